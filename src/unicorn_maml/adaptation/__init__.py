@@ -1,0 +1,1 @@
+"""The engine: the inner loop over the task axis."""

@@ -1,0 +1,79 @@
+"""How many tasks to run at once on a device.
+
+On a GPU one small network leaves the card idle, so as many tasks as fit in memory run together. On
+a CPU tasks are taken together only while what a layer produces stays in the cache: small images
+gain from it, large ones lose. The choice changes results by rounding only, and it depends on shapes
+and never on a clock, so that a run repeats itself exactly.
+"""
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from unicorn_maml.adaptation.network import can_widen
+
+__all__ = ["bytes_per_task", "tasks_at_once"]
+
+_MOST_ON_A_GPU = 32
+_SHARE_OF_FREE_MEMORY = 0.6
+_MOST_ON_A_CPU = 16
+_CACHE = 4 * 2**20  # measured on two cores: the best T keeps the largest output near 4 MiB
+_BYTES = 4  # of a float32
+# What is alive in the backward pass, in multiples of the outputs of all layers: the outputs
+# themselves, gradients, and the outputs of functions that are no layers.
+_ALIVE = 3
+_COPIES_OF_PARAMETERS = 4  # values, gradients, the start, a temporary
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """Numbers that the layers of a backbone produce for one image."""
+
+    largest: int
+    total: int
+
+
+_measured: WeakKeyDictionary[nn.Module, _Outputs] = WeakKeyDictionary()
+
+
+def tasks_at_once(
+    backbone: nn.Module, images: Tensor, *, more_images: int = 0, memory_limit: int | None = None
+) -> int:
+    """Return how many tasks to run together.
+
+    `images` (any, B, C, H, W) show the device, and what a pass has for each task; `more_images` per
+    task may be in memory with them. `memory_limit` is in bytes, by default 60% of a GPU's free
+    memory; a CPU is limited by its cache.
+    """
+    if not can_widen(backbone):
+        return 1
+    if images.device.type == "cpu":
+        largest = _outputs_per_image(backbone, images.shape[2:]).largest
+        fitting = _CACHE // (images.shape[1] * largest * _BYTES)
+        return max(1, min(_MOST_ON_A_CPU, fitting))
+    if memory_limit is None:
+        memory_limit = int(torch.cuda.mem_get_info(images.device)[0] * _SHARE_OF_FREE_MEMORY)
+    count = images.shape[1] + more_images
+    fitting = memory_limit // bytes_per_task(backbone, images.shape[2:], count)
+    return max(1, min(_MOST_ON_A_GPU, fitting))
+
+
+def bytes_per_task(backbone: nn.Module, image_shape: torch.Size, images: int) -> int:
+    """Estimate the memory of one task: its parameters, and the outputs for all its images."""
+    outputs = _outputs_per_image(backbone, image_shape).total * images
+    parameters = sum(value.numel() for value in backbone.parameters())
+    return (outputs * _ALIVE + parameters * _COPIES_OF_PARAMETERS) * _BYTES
+
+
+def _outputs_per_image(backbone: nn.Module, image_shape: torch.Size) -> _Outputs:
+    if backbone not in _measured:
+        sizes: list[int] = []
+        skeleton: nn.Module = backbone.widen(1)  # type: ignore[operator]
+        for module in skeleton.modules():
+            if not list(module.children()):
+                module.register_forward_hook(lambda _layer, _in, out: sizes.append(out.numel()))
+        skeleton.eval()(torch.empty(1, *image_shape, device="meta"))
+        _measured[backbone] = _Outputs(max(sizes), sum(sizes))
+    return _measured[backbone]

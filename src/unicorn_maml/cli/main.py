@@ -1,0 +1,108 @@
+"""The command `unicorn-maml`."""
+
+import errno
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from unicorn_maml import __version__
+from unicorn_maml.cli import commands
+from unicorn_maml.cli.demo import demo
+from unicorn_maml.cli.options import add_command
+from unicorn_maml.errors import UnicornError
+from unicorn_maml.settings import (
+    CompareSettings,
+    DataShowSettings,
+    DemoSettings,
+    EvaluateSettings,
+    TrainSettings,
+)
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="MAML and UNICORN-MAML for few-shot image classification.",
+    epilog="Start with `unicorn-maml demo`: a meta-trained classifier in four minutes, no data needed.",
+)
+data = typer.Typer(no_args_is_help=True, help="Look at the images that tasks are drawn from.")
+app.add_typer(data, name="data")
+
+add_command(app, "demo", DemoSettings, demo)
+add_command(
+    app,
+    "train",
+    TrainSettings,
+    commands.train,
+    recall=commands.recorded_settings,
+    epilog="Example: unicorn-maml train --store glyphs --method unicorn --outer-optimizer adam "
+    "--weight-decay 0 --task-batch 4 --epochs 20 --out runs/first",
+)
+add_command(
+    app,
+    "evaluate",
+    EvaluateSettings,
+    commands.evaluate,
+    epilog="Example: unicorn-maml evaluate runs/first --store glyphs --tasks 1000 --json result.json",
+)
+add_command(
+    app,
+    "compare",
+    CompareSettings,
+    commands.compare,
+    epilog="Example: unicorn-maml compare runs/unicorn runs/maml --tasks 1000",
+)
+add_command(data, "show", DataShowSettings, commands.data_show)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"unicorn-maml {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; whatever a user can cause ends in one sentence and an exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    errors = Console(stderr=True)
+    try:
+        app(standalone_mode=True)
+    except UnicornError as error:
+        errors.print(f"[red]Error:[/] {_escape(error)}")
+        sys.exit(error.exit_code)
+    except OSError as error:
+        errors.print(f"[red]Error:[/] {_escape(_explain(error))}")
+        sys.exit(1)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> Any:
+    raise KeyboardInterrupt
+
+
+def _escape(error: object) -> str:
+    return str(error).replace("[", r"\[")
+
+
+def _explain(error: OSError) -> str:
+    where = f" while writing {error.filename}" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"No space is left on the disk{where}; free some and continue with --resume "
+            "(what was finished before is kept)."
+        )
+    return f"{error.strerror or error}{': ' + str(error.filename) if error.filename else ''}."

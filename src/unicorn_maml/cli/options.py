@@ -1,0 +1,105 @@
+"""Turns a settings dataclass into the options of a command.
+
+Every field becomes an option of the same name, or an argument where it has no default. `--config
+FILE` sets defaults from a YAML or JSON file with the same names; options on the command line win.
+"""
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+import yaml
+
+from unicorn_maml.errors import UsageError
+
+__all__ = ["add_command"]
+
+
+def add_command(
+    app: typer.Typer,
+    name: str,
+    settings: type,
+    run: Callable[[Any], None],
+    *,
+    recall: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    epilog: str | None = None,
+) -> None:
+    """Add a command whose options are the fields of `settings`, which is what `run` is called with.
+
+    `recall`, given all values, may return others for the options that the user left open.
+    """
+    hints = get_type_hints(settings, include_extras=True)
+    names = [field.name for field in dataclasses.fields(settings)]
+    parameters = [_parameter(field, hints[field.name]) for field in dataclasses.fields(settings)]
+    parameters += [_config_parameter(names), _CONTEXT]
+
+    def command(context: typer.Context, **values: Any) -> None:
+        chosen = {name: values[name] for name in names}
+        for name, value in (recall(chosen) if recall else {}).items():
+            source = context.get_parameter_source(name)
+            if source is not None and source.name == "DEFAULT":
+                chosen[name] = value
+        run(settings(**chosen))
+
+    # typer reads the options off the signature
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__doc__ = settings.__doc__
+    app.command(name, epilog=epilog)(command)
+
+
+_CONTEXT = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+
+def _parameter(field: "dataclasses.Field[Any]", hint: Any) -> inspect.Parameter:
+    value_type, text = get_args(hint)
+    if field.default is dataclasses.MISSING:
+        default, info = inspect.Parameter.empty, typer.Argument(help=text, show_default=False)
+    else:
+        option = f"--{field.name.replace('_', '-')}"
+        info = typer.Option(option, help=text, show_default=field.default is not None)
+        default = field.default
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[value_type, info],
+    )
+
+
+def _config_parameter(names: list[str]) -> inspect.Parameter:
+    def read(context: typer.Context, file: Path | None) -> Path | None:
+        if file is not None:
+            context.default_map = {**(context.default_map or {}), **_read_config(file, names)}
+        return file
+
+    info = typer.Option(
+        "--config", help="YAML or JSON file with any of these options", is_eager=True, callback=read
+    )
+    return inspect.Parameter(
+        "config",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[Path | None, info],
+    )
+
+
+def _read_config(file: Path, names: list[str]) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"Cannot read the configuration {file}: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} is neither YAML nor JSON; see `--help` for its keys.") from error
+    if not isinstance(values, dict):
+        raise UsageError(f"{file} must hold `name: value` lines, such as `way: 5`.")
+    known = {str(key).replace("-", "_"): value for key, value in values.items()}
+    for key in known:
+        if key not in names:
+            nearest = difflib.get_close_matches(key, names, n=1, cutoff=0.0)[0]
+            raise UsageError(f"{file} has an unknown key {key!r}; did you mean {nearest!r}?")
+    return known

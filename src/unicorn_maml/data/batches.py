@@ -1,0 +1,88 @@
+"""Batches of tasks: gathered from the store, and normalised, on the device that computes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unicorn_maml.data.tasks import TaskSampler
+
+__all__ = ["TaskBatch", "TaskLoader"]
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """T tasks side by side; S = shot * way support images and Q = query * way query images each."""
+
+    support_images: Tensor  # (T, S, C, H, W)
+    support_labels: Tensor  # (T, S) slots in 0..way-1
+    query_images: Tensor  # (T, Q, C, H, W)
+    query_labels: Tensor  # (T, Q)
+    way: int
+
+    def __len__(self) -> int:
+        return len(self.support_images)
+
+    def __getitem__(self, tasks: slice) -> "TaskBatch":
+        return TaskBatch(
+            self.support_images[tasks],
+            self.support_labels[tasks],
+            self.query_images[tasks],
+            self.query_labels[tasks],
+            self.way,
+        )
+
+
+class TaskLoader:
+    """Turns task numbers into tensors: pixels in 0..1, minus `pixel_mean`, over `pixel_std`.
+
+    On a GPU the images of the split live on the card and are gathered there; on a CPU they are
+    read through the memory map.
+    """
+
+    def __init__(
+        self,
+        sampler: TaskSampler,
+        *,
+        pixel_mean: Sequence[float],
+        pixel_std: Sequence[float],
+        device: torch.device,
+    ):
+        self.sampler = sampler
+        self.device = device
+        # (C, 1, 1), over 255 so that raw pixels can be used as they are
+        self._mean = torch.tensor(pixel_mean, device=device).view(-1, 1, 1) * 255
+        self._scale = 1 / (torch.tensor(pixel_std, device=device).view(-1, 1, 1) * 255)
+        self._resident: Tensor | None = None
+        self._first_row = 0
+        if device.type == "cuda":
+            entries = sampler.store.classes_of(sampler.split)
+            self._first_row = min(entry.start for entry in entries)
+            last = max(entry.start + entry.count for entry in entries)
+            rows = np.array(sampler.store.images[self._first_row : last])
+            self._resident = torch.from_numpy(rows).to(device)
+
+    def load(self, numbers: Sequence[int]) -> TaskBatch:
+        """Return the tasks with these numbers."""
+        rows = self.sampler.rows(numbers)
+        slots = torch.arange(self.sampler.way, device=self.device)
+        tasks = len(numbers)
+        return TaskBatch(
+            support_images=self._gather(rows.support),
+            support_labels=slots.repeat(tasks, self.sampler.shot),
+            query_images=self._gather(rows.query),
+            query_labels=slots.repeat(tasks, self.sampler.query),
+            way=self.sampler.way,
+        )
+
+    def _gather(self, rows: NDArray[np.int64]) -> Tensor:
+        """Rows (T, B) of the store -> normalised images (T, B, C, H, W)."""
+        if self._resident is None:
+            pixels = torch.from_numpy(self.sampler.store.images[rows])
+        else:
+            pixels = self._resident[torch.from_numpy(rows - self._first_row).to(self.device)]
+        images = pixels.permute(0, 1, 4, 2, 3).float()  # keeps the channels last in memory
+        return images.sub_(self._mean).mul_(self._scale)

@@ -1,0 +1,155 @@
+"""A store: all images of a data set in one memory-mapped array, sorted by class.
+
+A store is a folder. `images.npy` holds uint8 pixels `(n, H, W, C)`; `store.json` names the classes,
+their splits and rows, where the images came from and what was done to them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.files import new_folder, read_json, sha256_of, write_json
+from unicorn_maml.settings import Split
+
+__all__ = ["ImageStore", "StoredClass", "write_store"]
+
+_FORMAT = "unicorn-maml store 1"
+
+
+@dataclass(frozen=True)
+class StoredClass:
+    """One class: its name, its split, and the rows of its images in the array."""
+
+    name: str
+    split: str
+    start: int
+    count: int
+
+
+@dataclass(frozen=True)
+class ImageStore:
+    """An opened store. Reading a row touches the disk only for that row."""
+
+    folder: Path
+    images: NDArray[np.uint8]  # (n, H, W, C), memory-mapped
+    classes: tuple[StoredClass, ...]
+    source: str
+    preprocessing: str
+    pixel_mean: tuple[float, ...]  # per channel over the base classes, of pixels in 0..1
+    pixel_std: tuple[float, ...]
+    checksum: str
+
+    @property
+    def size(self) -> int:
+        """Side of the square images."""
+        return int(self.images.shape[1])
+
+    @property
+    def channels(self) -> int:
+        """Colour channels: 1 or 3."""
+        return int(self.images.shape[3])
+
+    def classes_of(self, split: str) -> tuple[StoredClass, ...]:
+        """Return the classes of one split."""
+        return tuple(entry for entry in self.classes if entry.split == split)
+
+    def verify(self) -> None:
+        """Read every byte and compare with the checksum that was taken when the store was made."""
+        if sha256_of(self.folder / "images.npy") != self.checksum:
+            raise FileError(
+                f"The images in {self.folder} have changed since the store was made; make it again."
+            )
+
+    @classmethod
+    def open(cls, folder: Path) -> "ImageStore":
+        """Open a store folder; a folder that is not one, or is damaged, is refused."""
+        if not (folder / "store.json").is_file():
+            raise UsageError(
+                f"{folder} is not a store (it has no store.json); "
+                "name a store folder, or `glyphs` for the embedded one."
+            )
+        try:
+            description = read_json(folder / "store.json")
+            if description["format"] != _FORMAT:
+                raise ValueError(f"unknown format {description['format']!r}")
+            classes = tuple(StoredClass(**entry) for entry in description["classes"])
+            images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+            _check_layout(images, classes)
+            return cls(
+                folder=folder,
+                images=images,
+                classes=classes,
+                source=description["source"],
+                preprocessing=description["preprocessing"],
+                pixel_mean=tuple(float(value) for value in description["pixel_mean"]),
+                pixel_std=tuple(float(value) for value in description["pixel_std"]),
+                checksum=description["checksum"],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError) as error:
+            raise FileError(
+                f"The store in {folder} is damaged ({error}); make it again."
+            ) from error
+
+
+def _check_layout(images: NDArray[Any], classes: Sequence[StoredClass]) -> None:
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != images.shape[2]:
+        raise ValueError(f"images.npy holds {images.dtype} {images.shape}, not square uint8 images")
+    row = 0
+    for entry in classes:
+        if entry.start != row or entry.count < 1 or entry.split not in get_args(Split):
+            raise ValueError(f"class {entry.name!r} does not fit the rows before it")
+        row += entry.count
+    if row != len(images):
+        raise ValueError(f"the classes name {row} images, images.npy holds {len(images)}")
+
+
+def write_store(
+    folder: Path,
+    images: NDArray[np.uint8],
+    classes: Sequence[StoredClass],
+    *,
+    source: str,
+    preprocessing: str,
+) -> ImageStore:
+    """Write a store of `images` (n, H, W, C), sorted by class as `classes` says, and open it."""
+    _check_layout(images, classes)
+    mean, std = _base_moments(images, classes)
+    with new_folder(folder) as unfinished:
+        np.save(unfinished / "images.npy", images, allow_pickle=False)
+        description = {
+            "format": _FORMAT,
+            "source": source,
+            "preprocessing": preprocessing,
+            "pixel_mean": mean,
+            "pixel_std": std,
+            "checksum": sha256_of(unfinished / "images.npy"),
+            "classes": [asdict(entry) for entry in classes],
+        }
+        write_json(unfinished / "store.json", description)
+    return ImageStore.open(folder)
+
+
+def _base_moments(
+    images: NDArray[np.uint8], classes: Sequence[StoredClass]
+) -> tuple[list[float], list[float]]:
+    """Mean and deviation of the base classes' pixels, per channel, summed in exact integers."""
+    channels = images.shape[3]
+    total = np.zeros(channels, np.int64)
+    squares = np.zeros(channels, np.int64)
+    count = 0
+    for entry in classes:
+        if entry.split == "base":
+            pixels = images[entry.start : entry.start + entry.count].reshape(-1, channels)
+            total += pixels.sum(0, dtype=np.int64)
+            squares += np.square(pixels, dtype=np.int64).sum(0)
+            count += len(pixels)
+    if count == 0:  # a store for testing only: nothing was ever trained on it
+        return [0.5] * channels, [0.25] * channels
+    mean = total / count
+    std = np.sqrt(squares / count - mean**2)
+    return (mean / 255).tolist(), (np.maximum(std, 1.0) / 255).tolist()

@@ -1,0 +1,41 @@
+"""Where to compute, and with what."""
+
+import platform
+
+import torch
+
+from unicorn_maml import __version__
+from unicorn_maml.errors import UsageError
+
+__all__ = ["choose_device", "describe_device", "versions"]
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` takes a GPU if there is one; anything else is what PyTorch calls a device."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"Unknown device {name!r}; choose auto, cpu, cuda or cuda:N.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"Device {name!r} is not supported; choose auto, cpu, cuda or cuda:N.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(f"Device {name!r} is not there; choose --device cpu.")
+    return device
+
+
+def describe_device(device: torch.device) -> str:
+    """Return the card's name, or how many threads compute on the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {torch.get_num_threads()} threads"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result was made with."""
+    return {
+        "unicorn_maml": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,1 @@
+"""Meta-testing: accuracies with intervals, and comparisons on identical tasks."""

@@ -1,0 +1,39 @@
+"""Per-task accuracies of a method."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unicorn_maml.data.batches import TaskBatch, TaskLoader
+from unicorn_maml.methods.maml import MAML
+
+__all__ = ["accuracy_percent", "iterate_accuracies", "predict"]
+
+
+def accuracy_percent(logits: Tensor, labels: Tensor) -> Tensor:
+    """Logits (T, Q, N) and labels (T, Q) -> accuracies (T,) in percent; the first of equals wins."""
+    return (logits.argmax(-1) == labels).double().mean(1) * 100
+
+
+@torch.no_grad()
+def predict(method: MAML, tasks: TaskBatch) -> Tensor:
+    """Query logits (T, Q, N) at meta-test, of as many tasks at once as the device likes."""
+    method.eval()
+    at_once = method.tasks_at_once(tasks)
+    parts = [tasks[i : i + at_once] for i in range(0, len(tasks), at_once)]
+    return torch.cat([method(part).logits for part in parts])
+
+
+def iterate_accuracies(
+    method: MAML, loader: TaskLoader, numbers: Sequence[int]
+) -> Iterator[NDArray[np.float64]]:
+    """Yield the accuracies of the tasks with these numbers, a few tasks at a time, in order."""
+    if not numbers:
+        return
+    at_once = method.tasks_at_once(loader.load(numbers[:1]))
+    for start in range(0, len(numbers), at_once):
+        tasks = loader.load(numbers[start : start + at_once])
+        yield accuracy_percent(predict(method, tasks), tasks.query_labels).cpu().numpy()

@@ -1,0 +1,248 @@
+"""Every option of every command, once.
+
+One frozen dataclass is a command's options, its configuration file and the record that is kept
+with a result. The string beside a type is the option's `--help`. A field without a default is a
+positional argument of the command. This file imports nothing heavy, so help is instant.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from unicorn_maml.errors import UsageError
+
+__all__ = [
+    "AdaptationSettings",
+    "Backbone",
+    "CompareSettings",
+    "DataShowSettings",
+    "DemoSettings",
+    "EvaluateSettings",
+    "HeadKind",
+    "MethodName",
+    "Normalization",
+    "Pooling",
+    "Precision",
+    "Split",
+    "TrainSettings",
+    "to_json",
+]
+
+Backbone = Literal["convnet4", "resnet12"]
+MethodName = Literal["maml", "unicorn"]
+HeadKind = Literal["per-slot", "shared", "zero", "average"]
+Normalization = Literal["batch", "support", "mixed", "frozen"]
+Pooling = Literal["average", "flatten", "max"]
+Precision = Literal["float32", "bfloat16"]
+Split = Literal["base", "validation", "novel"]
+
+
+def to_json(settings: Any) -> dict[str, Any]:
+    """Return a settings dataclass as plain JSON values."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise UsageError(sentence)
+
+
+def _check_numbers(settings: Any, *, at_least: dict[str, float]) -> None:
+    """Refuse numbers below their smallest sensible value; `None` means "take the default"."""
+    for name, smallest in at_least.items():
+        value = getattr(settings, name)
+        option = f"--{name.replace('_', '-')}"
+        _require(
+            value is None or value >= smallest,
+            f"{option} must be at least {smallest}, not {value}.",
+        )
+
+
+def _check_learning_rate(name: str, value: float | None) -> None:
+    _require(
+        value is None or 0 < value < float("inf"),
+        f"--{name} must be a positive number such as 0.1, not {value}.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptationSettings:
+    """How a network adapts to a task (the inner loop)."""
+
+    inner_steps: int = 5
+    inner_lr: float = 0.1
+    order: Literal[1, 2] = 1
+    adapt: Literal["all", "head"] = "all"
+    normalization: Normalization = "mixed"
+    precision: Precision = "float32"
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, at_least={"inner_steps": 0})
+        _check_learning_rate("inner-lr", self.inner_lr)
+        _require(
+            self.normalization in get_args(Normalization),
+            f"Unknown normalization {self.normalization!r}; "
+            f"choose one of {', '.join(get_args(Normalization))}.",
+        )
+
+
+_WAY = "classes in a task"
+_SHOT = "support images per class"
+_QUERY = "query images per class"
+_STEPS = "gradient steps of the inner loop"
+_INNER_LR = "learning rate of the inner loop (on the mean support loss)"
+_ADAPT = "what adapts: `all` parameters, or the `head` alone on a frozen backbone"
+_NORMALIZATION = (
+    "batch-norm statistics of the query images: `batch` their own (sees all queries at once), "
+    "`support` those of the support set, `mixed` running averages moved by the support passes "
+    "(the paper's code, without its leak between tasks), `frozen` the trained ones"
+)
+_DEVICE = "auto, cpu, cuda or cuda:N"
+_PRECISION = "arithmetic of the backbone; heads, losses and statistics are never below float32"
+_JSON = "write the result, with every setting, to this file"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """Meta-train a network so that a few steps of gradient descent fit it to a new task."""
+
+    store: Annotated[str, "store folder, or `glyphs` (embedded; `glyphs-84x3` for 84x84 RGB)"] = (
+        "glyphs"
+    )
+    out: Annotated[Path | None, "run folder  [default: runs/ and a name made of the settings]"] = (
+        None
+    )
+    resume: Annotated[bool, "continue the run in --out from its last finished epoch"] = False
+    init: Annotated[Path | None, "checkpoint whose backbone meta-training starts from"] = None
+    method: Annotated[
+        MethodName, "`maml` learns a head per slot, `unicorn` one vector for all slots"
+    ] = "unicorn"
+    backbone: Annotated[Backbone, "network that turns images into features"] = "convnet4"
+    width: Annotated[int, "channels of ConvNet-4 (ResNet-12 has its own)"] = 64
+    pooling: Annotated[Pooling, "how the last feature map becomes a vector"] = "average"
+    way: Annotated[int, _WAY] = 5
+    shot: Annotated[int, _SHOT] = 1
+    query: Annotated[int, _QUERY] = 15
+    inner_steps: Annotated[int, _STEPS] = 5
+    inner_lr: Annotated[float, _INNER_LR] = 0.1
+    order: Annotated[Literal[1, 2], "1: first-order meta-gradients, 2: exact second-order ones"] = 1
+    adapt: Annotated[Literal["all", "head"], _ADAPT] = "all"
+    normalization: Annotated[Normalization, _NORMALIZATION] = "mixed"
+    epochs: Annotated[int, "passes over --tasks-per-epoch tasks, each followed by validation"] = 100
+    tasks_per_epoch: Annotated[int, "meta-training tasks in an epoch"] = 100
+    task_batch: Annotated[int, "tasks whose gradients make one update"] = 1
+    outer_optimizer: Annotated[
+        Literal["sgd", "adam"], "sgd (Nesterov) from a pre-trained backbone, adam from scratch"
+    ] = "sgd"
+    outer_lr: Annotated[float, "learning rate of the meta-parameters"] = 0.001
+    head_lr_multiplier: Annotated[float, "the head's outer learning rate, times this"] = 1.0
+    momentum: Annotated[float, "momentum of sgd"] = 0.9
+    weight_decay: Annotated[float, "outer weight decay"] = 5e-4
+    schedule: Annotated[Literal["step", "cosine", "constant"], "course of the outer rate"] = "step"
+    decay_every: Annotated[int, "epochs between the drops of the step schedule"] = 20
+    decay: Annotated[float, "factor of each drop"] = 0.1
+    temperature: Annotated[float, "divides the query logits in the outer loss"] = 0.5
+    validation_tasks: Annotated[int, "meta-validation tasks after every epoch"] = 200
+    patience: Annotated[int, "stop after this many epochs without a better one (0: never)"] = 0
+    seed: Annotated[int, "of the first weights and of the tasks"] = 0
+    device: Annotated[str, _DEVICE] = "auto"
+    precision: Annotated[Precision, _PRECISION] = "float32"
+
+    def __post_init__(self) -> None:
+        counts = ("shot", "query", "width", "epochs", "tasks_per_epoch", "task_batch")
+        counts += ("decay_every", "validation_tasks")
+        _check_numbers(self, at_least=dict.fromkeys(counts, 1))
+        _check_numbers(self, at_least={"way": 2, "patience": 0, "seed": 0, "weight_decay": 0})
+        _require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")
+        _check_learning_rate("outer-lr", self.outer_lr)
+        _check_learning_rate("temperature", self.temperature)
+        _check_learning_rate("head-lr-multiplier", self.head_lr_multiplier)
+        _require(
+            self.tasks_per_epoch % self.task_batch == 0,
+            f"--tasks-per-epoch ({self.tasks_per_epoch}) must be a multiple of --task-batch "
+            f"({self.task_batch}).",
+        )
+        _ = self.adaptation
+
+    @property
+    def adaptation(self) -> AdaptationSettings:
+        """The inner loop's share of these settings."""
+        names = [field.name for field in fields(AdaptationSettings)]
+        return AdaptationSettings(**{name: getattr(self, name) for name in names})
+
+
+_AS_TRAINED = "  [default: as trained]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TestSettings:
+    """What `evaluate` and `compare` have in common. `None` takes the checkpoint's own value."""
+
+    store: Annotated[str | None, "store folder or embedded store" + _AS_TRAINED] = None
+    split: Annotated[Split, "classes that the tasks are drawn from"] = "novel"
+    tasks: Annotated[int, "number of tasks (the paper uses 10000)"] = 1000
+    way: Annotated[int | None, _WAY + _AS_TRAINED] = None
+    shot: Annotated[int | None, _SHOT + _AS_TRAINED] = None
+    query: Annotated[int, _QUERY] = 15
+    inner_steps: Annotated[int | None, _STEPS + _AS_TRAINED] = None
+    inner_lr: Annotated[float | None, _INNER_LR + _AS_TRAINED] = None
+    adapt: Annotated[Literal["all", "head"] | None, _ADAPT + _AS_TRAINED] = None
+    normalization: Annotated[Normalization | None, _NORMALIZATION + _AS_TRAINED] = None
+    seed: Annotated[int, "of the tasks"] = 0
+    device: Annotated[str, _DEVICE] = "auto"
+    precision: Annotated[Precision, _PRECISION] = "float32"
+    json: Annotated[Path | None, _JSON] = None
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, at_least={"tasks": 1, "way": 2, "shot": 1, "query": 1, "seed": 0})
+        _check_numbers(self, at_least={"inner_steps": 0})
+        _check_learning_rate("inner-lr", self.inner_lr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateSettings(_TestSettings):
+    """Meta-test a checkpoint: mean accuracy over many tasks, with its 95% interval."""
+
+    checkpoint: Annotated[Path, "checkpoint folder, or a run folder (its best checkpoint)"]
+    head: Annotated[
+        HeadKind | None,
+        "head that every task starts from: `zero` and `average` work for any number of ways"
+        + _AS_TRAINED,
+    ] = None
+    resume: Annotated[bool, "continue the interrupted evaluation in the --json file"] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareSettings(_TestSettings):
+    """Evaluate two checkpoints on identical tasks: the paired difference and its 95% interval."""
+
+    first: Annotated[Path, "checkpoint or run folder"]
+    second: Annotated[Path, "checkpoint or run folder to subtract from the first"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """Meta-train MAML and UNICORN-MAML on drawn characters and compare them. Takes four minutes.
+
+    A second demo with the same settings continues or shows the runs of the first.
+    """
+
+    out: Annotated[Path, "folder of the two runs"] = Path("runs/demo")
+    epochs: Annotated[int, "epochs of 100 meta-training tasks"] = 16
+    tasks: Annotated[int, "novel tasks that both are tested on"] = 1000
+    permutation_tasks: Annotated[int, "tasks that are solved under all 120 label permutations"] = 10
+    seed: Annotated[int, "of weights and tasks"] = 0
+    device: Annotated[str, _DEVICE] = "auto"
+    json: Annotated[Path | None, _JSON] = None
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, at_least={"epochs": 1, "tasks": 1, "permutation_tasks": 1, "seed": 0})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataShowSettings:
+    """Print the classes and images of a store, by split, and check that its images are sound."""
+
+    store: Annotated[str, "store folder, or `glyphs`"]
+    json: Annotated[Path | None, "write the description to this file"] = None

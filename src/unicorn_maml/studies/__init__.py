@@ -1,0 +1,1 @@
+"""The analyses of the paper, one file each."""

@@ -1,0 +1,187 @@
+"""Checkpoints: a folder with `weights.safetensors`, `checkpoint.json` and, to resume from it,
+`training_state.safetensors`.
+
+Nothing is ever unpickled. Every byte is covered by a checksum, so a changed file is refused.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from unicorn_maml.devices import versions
+from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.files import new_folder, read_json, recover_folder, write_json
+from unicorn_maml.methods.build import METHODS, ModelSpec, build_method
+from unicorn_maml.methods.maml import MAML
+from unicorn_maml.models.build import BackboneSpec
+from unicorn_maml.settings import AdaptationSettings, HeadKind, TrainSettings, to_json
+
+__all__ = ["Checkpoint", "load_checkpoint", "load_training_state", "save_checkpoint"]
+
+_FORMAT = "unicorn-maml checkpoint 1"
+_WEIGHTS, _STATE, _DESCRIPTION = (
+    "weights.safetensors",
+    "training_state.safetensors",
+    "checkpoint.json",
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained model, and how it came about."""
+
+    spec: ModelSpec
+    settings: TrainSettings
+    pixel_mean: tuple[float, ...]  # images are normalised as in training, whatever the store
+    pixel_std: tuple[float, ...]
+    metrics: dict[str, Any]
+    weights: dict[str, Tensor]
+    folder: Path
+
+    def method(
+        self, adaptation: AdaptationSettings | None = None, head: HeadKind | None = None
+    ) -> MAML:
+        """Build the model, as trained or with other inner-loop settings or another head."""
+        trained_head = METHODS[self.spec.method].trained_head
+        if head not in (None, "zero", trained_head) and (head, trained_head) != (
+            "average",
+            "per-slot",
+        ):
+            raise UsageError(
+                f"{self.folder} was trained with a {trained_head} head, which cannot become "
+                f"`{head}`; choose {trained_head}, zero"
+                + (" or average." if trained_head == "per-slot" else ".")
+            )
+        method = build_method(self.spec, adaptation or self.settings.adaptation, head=head)
+        names = method.state_dict().keys()
+        try:
+            method.load_state_dict({k: v for k, v in self.weights.items() if k in names})
+        except RuntimeError as error:
+            raise FileError(
+                f"The weights in {self.folder} do not fit the model that its checkpoint.json "
+                "describes; use an unchanged checkpoint folder."
+            ) from error
+        return method
+
+
+def save_checkpoint(
+    folder: Path,
+    method: MAML,
+    *,
+    spec: ModelSpec,
+    settings: TrainSettings,
+    pixel_mean: tuple[float, ...],
+    pixel_std: tuple[float, ...],
+    metrics: dict[str, Any],
+    training_state: dict[str, Tensor] | None = None,
+) -> None:
+    """Write a checkpoint folder; an earlier one in its place stays until this one is complete."""
+    description = {
+        "format": _FORMAT,
+        "model": asdict(spec),
+        "pixel_mean": list(pixel_mean),
+        "pixel_std": list(pixel_std),
+        "settings": to_json(settings),
+        "metrics": metrics,
+        "versions": versions(),
+    }
+    with new_folder(folder) as unfinished:
+        description["sha256"] = {_WEIGHTS: _write(unfinished / _WEIGHTS, method.state_dict())}
+        if training_state is not None:
+            description["sha256"][_STATE] = _write(unfinished / _STATE, training_state)
+        description["checksum"] = _checksum(description)
+        write_json(unfinished / _DESCRIPTION, description)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Load a checkpoint folder, or the best checkpoint of a run folder."""
+    folder = _find(path)
+    description = _read_description(folder)
+    try:
+        model = description["model"]
+        spec = ModelSpec(**{**model, "features": BackboneSpec(**model["features"])})
+        return Checkpoint(
+            spec=spec,
+            settings=TrainSettings(**description["settings"]),
+            pixel_mean=tuple(description["pixel_mean"]),
+            pixel_std=tuple(description["pixel_std"]),
+            metrics=description["metrics"],
+            weights=_read(folder, _WEIGHTS, description),
+            folder=folder,
+        )
+    except (KeyError, TypeError) as error:
+        raise FileError(
+            f"The checkpoint {folder} was written by another version of unicorn-maml ({error}); "
+            "use the version that its checkpoint.json names."
+        ) from error
+
+
+def load_training_state(folder: Path) -> dict[str, Tensor]:
+    """Load what only resuming needs: the optimiser's state."""
+    return _read(folder, _STATE, _read_description(folder))
+
+
+def _find(path: Path) -> Path:
+    for folder in (path, path / "best", path / "last"):
+        recover_folder(folder)
+        if (folder / _DESCRIPTION).is_file():
+            return folder
+    if path.is_file():
+        raise UsageError(
+            f"{path} is a file; a checkpoint is a folder with {_WEIGHTS} and {_DESCRIPTION} "
+            "(pickled weights are never loaded)."
+        )
+    raise UsageError(f"There is no checkpoint in {path}; name a checkpoint folder or a run folder.")
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    try:
+        description = read_json(folder / _DESCRIPTION)
+        known = isinstance(description, dict) and description.get("format") == _FORMAT
+    except (ValueError, OSError):
+        known = False
+    if not known:
+        raise FileError(
+            f"{folder / _DESCRIPTION} is damaged or of another program; use an unchanged checkpoint."
+        )
+    checksum = description.pop("checksum", None)
+    if checksum != _checksum(description):
+        raise _changed(folder / _DESCRIPTION)
+    return dict(description)
+
+
+def _checksum(description: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+
+def _write(path: Path, tensors: dict[str, Tensor]) -> str:
+    """Write tensors and return the SHA-256 of the file."""
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    content = safetensors.torch.save(contiguous)
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _read(folder: Path, name: str, description: dict[str, Any]) -> dict[str, Tensor]:
+    try:
+        content = (folder / name).read_bytes()
+    except FileNotFoundError:
+        raise FileError(f"{folder} lacks {name}; use a complete checkpoint folder.") from None
+    if hashlib.sha256(content).hexdigest() != description["sha256"].get(name):
+        raise _changed(folder / name)
+    try:
+        return safetensors.torch.load(content)
+    except SafetensorError as error:
+        raise FileError(f"{folder / name} is not a safetensors file ({error}).") from error
+
+
+def _changed(path: Path) -> FileError:
+    return FileError(
+        f"{path} has changed since it was written (its checksum differs); use an unchanged copy."
+    )

@@ -1,0 +1,251 @@
+"""Meta-training: the outer loop, from settings to a run folder.
+
+Task numbers, weights and schedules are functions of the settings and the epoch alone, so a run that
+was interrupted at any moment and resumed ends with the same weights as one that was not.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from unicorn_maml.data.batches import TaskLoader
+from unicorn_maml.data.sources import open_store
+from unicorn_maml.data.store import ImageStore
+from unicorn_maml.data.tasks import TaskSampler
+from unicorn_maml.devices import choose_device, describe_device
+from unicorn_maml.errors import DivergedError, UsageError
+from unicorn_maml.intervals import mean_interval
+from unicorn_maml.methods.build import ModelSpec, build_method
+from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.scoring import iterate_accuracies
+from unicorn_maml.models.build import BackboneSpec
+from unicorn_maml.settings import TrainSettings
+from unicorn_maml.training.checkpoint import (
+    load_checkpoint,
+    load_training_state,
+    save_checkpoint,
+)
+from unicorn_maml.training.meta_step import absorb_statistics, add_meta_gradient
+from unicorn_maml.training.optimizer import (
+    build_optimizer,
+    optimizer_state,
+    restore_optimizer,
+    set_learning_rate,
+)
+from unicorn_maml.training.run import RunFolder, default_folder
+
+__all__ = ["TrainResult", "meta_train"]
+
+# Called with tasks done, tasks in all, and figures to show.
+OnProgress = Callable[[int, int, dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a run ended."""
+
+    folder: Path
+    epochs: int
+    best_epoch: int
+    validation_accuracy: float
+    validation_ci95: float
+    seconds: float
+
+
+def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -> TrainResult:
+    """Meta-train as the settings say, or continue a run, and return how it ended."""
+    device = choose_device(settings.device)
+    store = open_store(settings.store)
+    spec = _model_spec(settings, store)
+    method, pixels = _first_model(settings, spec, store)
+    method.to(device)
+    base, validation = (_loader(settings, store, split, pixels, device) for split in _SPLITS)
+    run = RunFolder(settings.out or default_folder(settings), settings)
+    trainer = _Trainer(settings, spec, method, pixels, run, base, validation)
+    try:
+        if run.last.is_dir():
+            trainer.restore()
+        return trainer.train(on_progress or (lambda done, total, figures: None))
+    except DivergedError as error:
+        kept = f" Epoch {trainer.epoch} is kept in {run.last}." if trainer.epoch else ""
+        raise DivergedError(f"{error}{kept}") from error
+    finally:
+        run.close()
+
+
+_SPLITS = ("base", "validation")
+_Pixels = tuple[tuple[float, ...], tuple[float, ...]]  # mean and deviation per channel
+
+
+def _model_spec(settings: TrainSettings, store: ImageStore) -> ModelSpec:
+    return ModelSpec(
+        method=settings.method,
+        way=settings.way,
+        features=BackboneSpec(
+            backbone=settings.backbone,
+            width=settings.width if settings.backbone == "convnet4" else None,
+            pooling=settings.pooling,
+            channels=store.channels,
+            size=store.size,
+        ),
+    )
+
+
+def _first_model(
+    settings: TrainSettings, spec: ModelSpec, store: ImageStore
+) -> tuple[MAML, _Pixels]:
+    """The model before the first update: random, or with the backbone of --init."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        method = build_method(spec, settings.adaptation)
+    if settings.init is None:
+        return method, (store.pixel_mean, store.pixel_std)
+    checkpoint = load_checkpoint(Path(settings.init))
+    for name, wanted in vars(spec.features).items():
+        found = getattr(checkpoint.spec.features, name)
+        if found != wanted:
+            raise UsageError(
+                f"The backbone in {settings.init} has {name} {found}, but this run needs {wanted}; "
+                "choose a checkpoint, a store and options that agree."
+            )
+    method.backbone.load_state_dict(checkpoint.method().backbone.state_dict())
+    return method, (checkpoint.pixel_mean, checkpoint.pixel_std)
+
+
+def _loader(
+    settings: TrainSettings, store: ImageStore, split: str, pixels: _Pixels, device: torch.device
+) -> TaskLoader:
+    sampler = TaskSampler(
+        store,
+        split,
+        way=settings.way,
+        shot=settings.shot,
+        query=settings.query,
+        seed=settings.seed,
+    )
+    return TaskLoader(sampler, pixel_mean=pixels[0], pixel_std=pixels[1], device=device)
+
+
+class _Trainer:
+    """The state that an epoch changes."""
+
+    def __init__(
+        self,
+        settings: TrainSettings,
+        spec: ModelSpec,
+        method: MAML,
+        pixels: _Pixels,
+        run: RunFolder,
+        base: TaskLoader,
+        validation: TaskLoader,
+    ):
+        self.settings, self.spec, self.method, self.pixels = settings, spec, method, pixels
+        self.run, self.base, self.validation = run, base, validation
+        self.optimizer = build_optimizer(method, settings)
+        self.epoch = 0  # the last one that is saved
+        self.best: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
+        self.seconds = 0.0
+
+    def restore(self) -> None:
+        """Go back to the end of the last saved epoch."""
+        checkpoint = load_checkpoint(self.run.last)
+        self.method.load_state_dict(checkpoint.weights)
+        restore_optimizer(self.optimizer, load_training_state(self.run.last))
+        self.epoch, self.best = checkpoint.metrics["epoch"], checkpoint.metrics["best"]
+        self.seconds = checkpoint.metrics["seconds"]
+        self.run.forget_after(self.epoch)
+
+    def train(self, on_progress: OnProgress) -> TrainResult:
+        while self.epoch < self.settings.epochs and not self._out_of_patience():
+            started = time.perf_counter()
+            entry = self._train_epoch(self.epoch + 1, on_progress)
+            entry["seconds"] = time.perf_counter() - started
+            self._save(entry)
+        result = TrainResult(
+            folder=self.run.folder,
+            epochs=self.epoch,
+            best_epoch=self.best["epoch"],
+            validation_accuracy=self.best["validation_accuracy"],
+            validation_ci95=self.best["validation_ci95"],
+            seconds=self.seconds,
+        )
+        device = describe_device(self.base.device)
+        self.run.finish({**vars(result), "folder": str(result.folder), "device": device})
+        return result
+
+    def _out_of_patience(self) -> bool:
+        patience = self.settings.patience
+        return patience > 0 and self.epoch - int(self.best["epoch"]) >= patience
+
+    def _train_epoch(self, epoch: int, on_progress: OnProgress) -> dict[str, Any]:
+        settings = self.settings
+        rate = set_learning_rate(self.optimizer, settings, epoch)
+        first_task = (epoch - 1) * settings.tasks_per_epoch
+        all_tasks = settings.epochs * settings.tasks_per_epoch
+        losses, accuracies = [], []
+        started = time.perf_counter()
+        for done in range(0, settings.tasks_per_epoch, settings.task_batch):
+            start = first_task + done
+            tasks = self.base.load(range(start, start + settings.task_batch))
+            self.optimizer.zero_grad()
+            step = add_meta_gradient(self.method, tasks, temperature=settings.temperature)
+            self.optimizer.step()
+            absorb_statistics(self.method, step)
+            losses.append(float(step.loss))
+            accuracies.append(float(step.accuracy))
+            if not np.isfinite(losses[-1]):
+                raise DivergedError(
+                    f"The query loss was no longer finite in epoch {epoch}; try a smaller "
+                    "--outer-lr or --inner-lr."
+                )
+            figures = {
+                "epoch": epoch,
+                "loss": float(np.mean(losses[-50:])),
+                "accuracy": float(np.mean(accuracies[-50:])),
+                "tasks/s": (done + settings.task_batch) / (time.perf_counter() - started),
+            }
+            on_progress(start + settings.task_batch, all_tasks, figures)
+        speed = settings.tasks_per_epoch / (time.perf_counter() - started)
+        numbers = range(settings.validation_tasks)
+        scores = np.concatenate(list(iterate_accuracies(self.method, self.validation, numbers)))
+        interval = mean_interval(scores)
+        return {
+            "epoch": epoch,
+            "loss": float(np.mean(losses)),
+            "accuracy": float(np.mean(accuracies)),
+            "validation_accuracy": interval.mean,
+            "validation_ci95": interval.ci95,
+            "outer_lr": rate,
+            "tasks_per_second": speed,
+        }
+
+    def _save(self, entry: dict[str, Any]) -> None:
+        self.seconds += entry["seconds"]
+        is_best = entry["validation_accuracy"] > self.best["validation_accuracy"]
+        if is_best:
+            self.best = entry
+        metrics = {**entry, "best": self.best, "seconds": self.seconds}
+        # `best` first: should the process die in between, the epoch is done again, with the same
+        # outcome, because `last` still names the one before.
+        if is_best:
+            self._checkpoint(self.run.best, metrics)
+        self._checkpoint(self.run.last, metrics, resumable=True)
+        self.epoch = entry["epoch"]
+        self.run.log(entry)
+
+    def _checkpoint(self, folder: Path, metrics: dict[str, Any], resumable: bool = False) -> None:
+        save_checkpoint(
+            folder,
+            self.method,
+            spec=self.spec,
+            settings=replace(self.settings, resume=False),
+            pixel_mean=self.pixels[0],
+            pixel_std=self.pixels[1],
+            metrics=metrics,
+            training_state=optimizer_state(self.optimizer) if resumable else None,
+        )

@@ -1,0 +1,62 @@
+"""The outer optimiser: its course over the epochs, and its state as plain tensors."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from unicorn_maml.methods.maml import MAML
+from unicorn_maml.settings import TrainSettings
+
+__all__ = ["build_optimizer", "optimizer_state", "restore_optimizer", "set_learning_rate"]
+
+
+def build_optimizer(method: MAML, settings: TrainSettings) -> torch.optim.Optimizer:
+    """SGD with Nesterov momentum, or Adam; the head's rate is a multiple of the backbone's."""
+    groups = [
+        {"params": list(method.backbone.parameters()), "multiplier": 1.0},
+        {"params": list(method.head.parameters()), "multiplier": settings.head_lr_multiplier},
+    ]
+    if settings.outer_optimizer == "adam":
+        return torch.optim.Adam(groups, lr=settings.outer_lr, weight_decay=settings.weight_decay)
+    return torch.optim.SGD(
+        groups,
+        lr=settings.outer_lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        nesterov=settings.momentum > 0,
+    )
+
+
+def set_learning_rate(
+    optimizer: torch.optim.Optimizer, settings: TrainSettings, epoch: int
+) -> float:
+    """Set the rate of an epoch (counted from 1) and return the backbone's."""
+    done = epoch - 1
+    factor = 1.0
+    if settings.schedule == "step":
+        factor = settings.decay ** (done // settings.decay_every)
+    elif settings.schedule == "cosine":
+        factor = 0.5 * (1 + math.cos(math.pi * done / settings.epochs))
+    for group in optimizer.param_groups:
+        group["lr"] = settings.outer_lr * factor * group["multiplier"]
+    return settings.outer_lr * factor
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return momenta and the like as named tensors: `<parameter number>.<what>`."""
+    return {
+        f"{number}.{name}": value
+        for number, values in optimizer.state_dict()["state"].items()
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
+    """Put back what `optimizer_state` returned."""
+    by_parameter: dict[int, dict[str, Tensor]] = {}
+    for key, value in state.items():
+        number, _, name = key.partition(".")
+        by_parameter.setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": by_parameter})
