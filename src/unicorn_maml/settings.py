@@ -150,8 +150,8 @@ class TrainSettings:
     precision: Annotated[Precision, _PRECISION] = "float32"
 
     def __post_init__(self) -> None:
-        counts = ("shot", "query", "width", "epochs", "tasks_per_epoch", "task_batch")
-        counts += ("decay_every", "validation_tasks")
+        counts = ["shot", "query", "width", "epochs", "tasks_per_epoch", "task_batch"]
+        counts += ["decay_every", "validation_tasks"]
         _check_numbers(self, at_least=dict.fromkeys(counts, 1))
         _check_numbers(self, at_least={"way": 2, "patience": 0, "seed": 0, "weight_decay": 0})
         _require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")

@@ -40,7 +40,7 @@ class AdaptedTasks:
 
     def __getitem__(self, tasks: slice) -> "AdaptedTasks":
         def part(value: Tensor) -> Tensor:
-            return value.unflatten(0, (len(self), -1))[tasks].flatten(0, 1)
+            return value.view(len(self), -1, *value.shape[1:])[tasks].flatten(0, 1)
 
         return AdaptedTasks(
             self.backbone,
@@ -206,7 +206,7 @@ def _head_logits(values: dict[str, Tensor], features: Tensor) -> Tensor:
 def _mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Logits (T, S, N) and labels (T, S) -> the mean cross-entropy of each task (T,)."""
     losses = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
-    return losses.unflatten(0, labels.shape).mean(1)
+    return losses.view(labels.shape).mean(1)
 
 
 def _refuse_divergence(losses: Tensor, settings: AdaptationSettings) -> None:

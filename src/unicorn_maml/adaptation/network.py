@@ -29,7 +29,7 @@ class TaskNetwork:
         if can_widen(backbone):
             skeleton = backbone.widen(tasks)  # type: ignore[operator]
         elif tasks == 1:
-            skeleton = copy.deepcopy(backbone).to("meta")
+            skeleton = copy.deepcopy(backbone)
         else:
             raise ValueError("a backbone without `widen` runs one task at a time")
         self.tasks = tasks
@@ -86,7 +86,7 @@ class TaskNetwork:
         device = wide_images.device.type
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
             features: Tensor = functional_call(self._module, values, (wide_images,))
-        features = features.unflatten(1, (self.tasks, -1)).transpose(0, 1)
+        features = features.view(len(features), self.tasks, -1).transpose(0, 1)
         return features.float() if features.dtype == torch.bfloat16 else features
 
 

@@ -61,7 +61,8 @@ class TaskBatchNorm(nn.Module):
         self.statistics: Statistics = "batch"
         self.support_rows = 0
 
-    def forward(self, values: Tensor) -> Tensor:  # (B, T * C, ...)
+    def forward(self, values: Tensor) -> Tensor:
+        """Normalise (B, T * C, ...)."""
         if self.statistics != "support":
             return F.batch_norm(
                 values,

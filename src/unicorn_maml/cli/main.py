@@ -29,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="MAML and UNICORN-MAML for few-shot image classification.",
-    epilog="Start with `unicorn-maml demo`: a meta-trained classifier in four minutes, no data needed.",
+    epilog="Start with `unicorn-maml demo`: a meta-trained classifier in minutes, no data needed.",
 )
 data = typer.Typer(no_args_is_help=True, help="Look at the images that tasks are drawn from.")
 app.add_typer(data, name="data")
@@ -49,7 +49,7 @@ add_command(
     "evaluate",
     EvaluateSettings,
     commands.evaluate,
-    epilog="Example: unicorn-maml evaluate runs/first --store glyphs --tasks 1000 --json result.json",
+    epilog="Example: unicorn-maml evaluate runs/first --tasks 10000 --json result.json",
 )
 add_command(
     app,

@@ -20,7 +20,7 @@ __all__ = ["TaskRows", "TaskSampler"]
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Rows of the store for T tasks. Row `k * way + c` of a task is image k of the class in slot c."""
+    """Rows of the store for T tasks; entry `k * way + c` of a task is image k of slot c's class."""
 
     classes: NDArray[np.int64]  # (T, way): which class of the split sits in which slot
     support: NDArray[np.int64]  # (T, shot * way)
@@ -44,8 +44,8 @@ class TaskSampler:
         smallest = min(self._classes, key=lambda entry: entry.count)
         if smallest.count < shot + query:
             raise UsageError(
-                f"Class {smallest.name!r} has {smallest.count} images, but {shot} shots and {query} "
-                f"queries need {shot + query}; ask for fewer shots or queries."
+                f"Class {smallest.name!r} has {smallest.count} images, but {shot} shots and "
+                f"{query} queries need {shot + query}; ask for fewer shots or queries."
             )
 
     def rows(self, numbers: Sequence[int]) -> TaskRows:

@@ -87,8 +87,8 @@ def prepare(
     if (store.size, store.channels) != (wanted.size, wanted.channels):
         raise UsageError(
             f"{checkpoint.folder} takes {wanted.size}x{wanted.size} images with {wanted.channels} "
-            f"channels, but the store has {store.size}x{store.size} with {store.channels}; choose a "
-            "store that fits."
+            f"channels, but the store has {store.size}x{store.size} with {store.channels}; choose "
+            "a store that fits."
         )
     adaptation = AdaptationSettings(
         inner_steps=_first(settings.inner_steps, trained.inner_steps),

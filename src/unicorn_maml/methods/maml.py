@@ -41,6 +41,7 @@ class MAML(nn.Module):
         self.backbone, self.head, self.adaptation = backbone, head, adaptation
 
     def forward(self, tasks: TaskBatch) -> Prediction:
+        """Adapt to the support sets and predict the query images."""
         adapted = adapt(
             self.backbone,
             self.head(tasks.way),

@@ -14,7 +14,7 @@ __all__ = ["accuracy_percent", "iterate_accuracies", "predict"]
 
 
 def accuracy_percent(logits: Tensor, labels: Tensor) -> Tensor:
-    """Logits (T, Q, N) and labels (T, Q) -> accuracies (T,) in percent; the first of equals wins."""
+    """Logits (T, Q, N), labels (T, Q) -> accuracies (T,) in percent; the first of equals wins."""
     return (logits.argmax(-1) == labels).double().mean(1) * 100
 
 

@@ -42,6 +42,7 @@ class ConvNet4(nn.Module):
         self.blocks = nn.Sequential(*(_block(tasks, count, width) for count in inputs))
 
     def forward(self, images: Tensor) -> Tensor:
+        """Images -> features."""
         return pool_features(self.blocks(images), self.pooling)
 
     def widen(self, tasks: int) -> "ConvNet4":

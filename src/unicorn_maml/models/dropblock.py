@@ -23,7 +23,8 @@ class DropBlock(nn.Module):
         self.drop_rate, self.block_size = drop_rate, block_size
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
 
-    def forward(self, maps: Tensor) -> Tensor:  # (B, C, s, s)
+    def forward(self, maps: Tensor) -> Tensor:
+        """Blank squares of (B, C, s, s), and scale what is kept so that the mean stays."""
         if not self.training:
             return maps
         self.calls += 1

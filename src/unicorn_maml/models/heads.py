@@ -1,7 +1,7 @@
 """Heads: from what a linear classifier starts in every task.
 
-A head, called with a number of ways N, gives the first weights `(N, D)` and biases `(N,)` of a task.
-What it gives is differentiable, so meta-gradients reach its parameters.
+A head, called with a number of ways N, gives the first weights `(N, D)` and biases `(N,)` of a
+task. What it gives is differentiable, so meta-gradients reach its parameters.
 """
 
 import torch
@@ -17,6 +17,7 @@ class Head(nn.Module):
     """The common contract: `head(way)` -> weights (way, D), biases (way,)."""
 
     def forward(self, way: int) -> tuple[Tensor, Tensor]:
+        """Return the first weights and biases of a task."""
         raise NotImplementedError
 
 
@@ -29,10 +30,11 @@ class PerSlotHead(Head):
         self.weight, self.bias = first.weight, first.bias
 
     def forward(self, way: int) -> tuple[Tensor, Tensor]:
+        """Return the first weights and biases of a task."""
         if way != len(self.bias):
             raise UsageError(
-                f"This head has weights for {len(self.bias)} slots and cannot serve {way}-way tasks; "
-                "use the head `average` or `zero`, or a UNICORN-MAML checkpoint."
+                f"This head has weights for {len(self.bias)} slots and cannot serve {way}-way "
+                "tasks; use the head `average` or `zero`, or a UNICORN-MAML checkpoint."
             )
         return self.weight, self.bias
 
@@ -40,8 +42,9 @@ class PerSlotHead(Head):
 class SharedHead(Head):
     """UNICORN-MAML: one vector and one bias, duplicated to all slots.
 
-    Autograd sums the gradients of the copies. The vector provably changes nothing (it adds the same
-    number to all logits of an image, which softmax ignores), so this equals ZeroHead up to rounding.
+    Autograd sums the gradients of the copies. The vector provably changes nothing: it adds the
+    same number to all logits of an image, which softmax ignores. So this is a ZeroHead, up to
+    rounding.
     """
 
     def __init__(self, feature_width: int):
@@ -50,6 +53,7 @@ class SharedHead(Head):
         self.weight, self.bias = first.weight, first.bias
 
     def forward(self, way: int) -> tuple[Tensor, Tensor]:
+        """Return the first weights and biases of a task."""
         return self.weight.expand(way, -1), self.bias.expand(way)
 
 
@@ -57,6 +61,7 @@ class AverageHead(PerSlotHead):
     """A learned per-slot head whose slots all start from the mean of its slots."""
 
     def forward(self, way: int) -> tuple[Tensor, Tensor]:
+        """Return the first weights and biases of a task."""
         return self.weight.mean(0).expand(way, -1), self.bias.mean().expand(way)
 
 
@@ -71,6 +76,7 @@ class ZeroHead(Head):
         self.register_buffer("origin", torch.zeros(feature_width), persistent=False)
 
     def forward(self, way: int) -> tuple[Tensor, Tensor]:
+        """Return the first weights and biases of a task."""
         return self.origin.expand(way, -1), self.origin[:1].expand(way)
 
 

@@ -20,8 +20,8 @@ class ResNet12(nn.Module):
     """Four residual blocks, each of three 3x3 convolutions and halved by a max-pool.
 
     Maps images (B, tasks * channels, size, size) to features (B, tasks * feature_width). `tasks`
-    copies are one wide network, as in ConvNet4. Drop layers act in training mode only: dropout after
-    the first two blocks, DropBlock after the others.
+    copies are one wide network, as in ConvNet4. Drop layers act in training mode only: dropout
+    after the first two blocks, DropBlock after the others.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class ResNet12(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
+        """Images -> features."""
         return pool_features(self.blocks(images), self.pooling)
 
     def widen(self, tasks: int) -> "ResNet12":

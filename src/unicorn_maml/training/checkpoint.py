@@ -82,7 +82,7 @@ def save_checkpoint(
     training_state: dict[str, Tensor] | None = None,
 ) -> None:
     """Write a checkpoint folder; an earlier one in its place stays until this one is complete."""
-    description = {
+    description: dict[str, Any] = {
         "format": _FORMAT,
         "model": asdict(spec),
         "pixel_mean": list(pixel_mean),
@@ -148,7 +148,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
         known = False
     if not known:
         raise FileError(
-            f"{folder / _DESCRIPTION} is damaged or of another program; use an unchanged checkpoint."
+            f"{folder / _DESCRIPTION} is damaged or of another program; use an unchanged copy."
         )
     checksum = description.pop("checksum", None)
     if checksum != _checksum(description):

@@ -70,7 +70,7 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
     try:
         if run.last.is_dir():
             trainer.restore()
-        return trainer.train(on_progress or (lambda done, total, figures: None))
+        return trainer.train(on_progress)
     except DivergedError as error:
         kept = f" Epoch {trainer.epoch} is kept in {run.last}." if trainer.epoch else ""
         raise DivergedError(f"{error}{kept}") from error
@@ -160,7 +160,7 @@ class _Trainer:
         self.seconds = checkpoint.metrics["seconds"]
         self.run.forget_after(self.epoch)
 
-    def train(self, on_progress: OnProgress) -> TrainResult:
+    def train(self, on_progress: OnProgress | None) -> TrainResult:
         while self.epoch < self.settings.epochs and not self._out_of_patience():
             started = time.perf_counter()
             entry = self._train_epoch(self.epoch + 1, on_progress)
@@ -182,7 +182,7 @@ class _Trainer:
         patience = self.settings.patience
         return patience > 0 and self.epoch - int(self.best["epoch"]) >= patience
 
-    def _train_epoch(self, epoch: int, on_progress: OnProgress) -> dict[str, Any]:
+    def _train_epoch(self, epoch: int, on_progress: OnProgress | None) -> dict[str, Any]:
         settings = self.settings
         rate = set_learning_rate(self.optimizer, settings, epoch)
         first_task = (epoch - 1) * settings.tasks_per_epoch
@@ -209,7 +209,8 @@ class _Trainer:
                 "accuracy": float(np.mean(accuracies[-50:])),
                 "tasks/s": (done + settings.task_batch) / (time.perf_counter() - started),
             }
-            on_progress(start + settings.task_batch, all_tasks, figures)
+            if on_progress:
+                on_progress(start + settings.task_batch, all_tasks, figures)
         speed = settings.tasks_per_epoch / (time.perf_counter() - started)
         numbers = range(settings.validation_tasks)
         scores = np.concatenate(list(iterate_accuracies(self.method, self.validation, numbers)))

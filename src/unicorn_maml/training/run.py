@@ -63,11 +63,11 @@ class RunFolder:
         with self._log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
         if self._tensorboard is None:
-            self._tensorboard = SummaryWriter(self.folder, purge_step=entry["epoch"])  # type: ignore[no-untyped-call]
+            self._tensorboard = SummaryWriter(self.folder, purge_step=entry["epoch"])
         for name, value in entry.items():
             if name != "epoch":
-                self._tensorboard.add_scalar(name, value, entry["epoch"])  # type: ignore[no-untyped-call]
-        self._tensorboard.flush()  # type: ignore[no-untyped-call]
+                self._tensorboard.add_scalar(name, value, entry["epoch"])
+        self._tensorboard.flush()
 
     def forget_after(self, epoch: int) -> None:
         """Drop what was logged after `epoch`: those epochs will be done again."""
@@ -91,4 +91,4 @@ class RunFolder:
     def close(self) -> None:
         """Close the event file."""
         if self._tensorboard is not None:
-            self._tensorboard.close()  # type: ignore[no-untyped-call]
+            self._tensorboard.close()

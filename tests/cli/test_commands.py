@@ -1,0 +1,252 @@
+"""The commands as a user meets them: what they print, write, refuse and survive."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import make_store
+from unicorn_maml.cli.main import main
+from unicorn_maml.training import checkpoint
+
+SMALL = "--width 8 --way 3 --query 3 --inner-steps 2 --tasks-per-epoch 4 --task-batch 2"
+SMALL += " --epochs 2 --validation-tasks 2 --device cpu"
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Run a command line; return its exit code, what it printed, and its error sentence."""
+    monkeypatch.setenv("COLUMNS", "300")
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        words = [word for each in arguments for word in str(each).split(" ")]
+        monkeypatch.setattr(sys, "argv", ["unicorn-maml", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        printed = capsys.readouterr()
+        return int(stop.value.code or 0), printed.out, printed.err
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def store(small_store) -> str:
+    return str(small_store.folder)
+
+
+@pytest.fixture
+def run(cli, store, tmp_path) -> Path:
+    """A finished run."""
+    folder = tmp_path / "run"
+    assert cli("train --store", store, "--out", folder, SMALL)[0] == 0
+    return folder
+
+
+def error_sentence(printed: str) -> str:
+    assert "Traceback" not in printed
+    return printed[printed.rindex("Error: ") :].strip()
+
+
+def test_train_evaluate_and_compare_work_together(cli, store, run, tmp_path):
+    maml = tmp_path / "maml"
+    code, out, _ = cli("train --store", store, "--out", maml, "--method maml", SMALL)
+    assert code == 0
+    assert "Best of 2 epochs" in out
+    assert f"unicorn-maml evaluate {maml}" in out
+    file = tmp_path / "result.json"
+    code, out, _ = cli("evaluate", run, "--store", store, "--tasks 5 --query 3 --json", file)
+    assert code == 0
+    result = json.loads(file.read_text())
+    assert f"{result['accuracy']:.2f} ± {result['ci95']:.2f} %" in out
+    assert "mixed" in out, "the normalisation policy is printed with every result"
+    names = "accuracy ci95 tasks way shot query inner_steps inner_lr normalization seed "
+    names += "tasks_per_second per_task"
+    assert set(names.split()) <= result.keys()
+    assert len(result["per_task"]) == result["tasks"] == 5
+    code, out, _ = cli("compare", run, maml, "--tasks 5 --query 3")
+    assert code == 0
+    assert "First minus second" in out
+
+
+def test_data_show_prints_splits_and_checks_the_images(cli, store, tmp_path):
+    code, out, _ = cli("data show", store, "--json", tmp_path / "d.json")
+    assert code == 0
+    assert "validation" in out
+    assert "checksum is right" in out
+    assert json.loads((tmp_path / "d.json").read_text())["splits"]["novel"]["classes"] == 8
+
+
+def test_demo_prints_one_table_that_tells_the_methods_apart(cli, tmp_path):
+    file = tmp_path / "demo.json"
+    arguments = f"demo --out {tmp_path / 'demo'} --epochs 1 --tasks 8 --permutation-tasks 1"
+    code, out, _ = cli(arguments, "--json", file)
+    assert code == 0
+    for words in (
+        "accuracy (%)",
+        "before adaptation",
+        "best minus worst of 120",
+        "on the same tasks",
+    ):
+        assert words in out
+    result = json.loads(file.read_text())
+    assert result["maml"]["best_minus_worst"] > 5
+    assert result["unicorn"]["best_minus_worst"] == pytest.approx(0, abs=1.5)
+    assert result["maml"]["accuracy_before"] == pytest.approx(20, abs=10)
+
+
+@pytest.mark.parametrize(
+    "command", ["", "demo", "train", "evaluate", "compare", "data", "data show"]
+)
+def test_every_command_has_help(cli, command):
+    code, out, _ = cli(*command.split(), "--help")
+    assert code == 0
+    assert "Usage" in out
+
+
+def test_help_does_not_wait_for_torch():
+    script = "import sys; import unicorn_maml.cli.main; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_a_configuration_file_takes_the_same_keys_and_the_command_line_wins(cli, store, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"store: {store}\nwidth: 8\nway: 3\nquery: 3\ninner-steps: 2\nouter_lr: 1e-3\n"
+        "tasks_per_epoch: 4\nepochs: 2\nvalidation_tasks: 2\n"
+    )
+    run = tmp_path / "run"
+    code, _, err = cli("train --config", config, "--inner-steps 1 --out", run)
+    assert code == 0, err
+    recorded = json.loads((run / "config.json").read_text())
+    assert (recorded["way"], recorded["inner_steps"], recorded["outer_lr"]) == (3, 1, 0.001)
+    # what a run records is itself a configuration file
+    code, _, err = cli("train --config", run / "config.json", "--out", tmp_path / "again")
+    assert code == 0, err
+    assert json.loads((tmp_path / "again" / "config.json").read_text()) == recorded
+
+
+def test_an_unknown_key_is_an_error_that_names_the_nearest_known_one(cli, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("inner_step: 3\n")
+    code, _, err = cli("train --config", config)
+    assert code == 2
+    assert "unknown key 'inner_step'; did you mean 'inner_steps'?" in error_sentence(err)
+
+
+@pytest.mark.parametrize("content", ["- a\n- b\n", "{", "5", "way: [1, 2]"])
+def test_a_configuration_that_is_no_list_of_options_is_refused(cli, tmp_path, content):
+    config = tmp_path / "config.yaml"
+    config.write_text(content)
+    code, _, err = cli("train --config", config, "--out", tmp_path / "run")
+    assert code == 2
+    assert "Traceback" not in err
+
+
+def test_resume_needs_nothing_but_the_folder(cli, run):
+    code, out, err = cli("train --resume --out", run)
+    assert code == 0, err
+    assert "Best of 2 epochs" in out
+    code, _, err = cli("train --resume --inner-steps 7 --out", run)
+    assert code == 2
+    assert "has --inner-steps 2, not 7" in error_sentence(err)
+
+
+def test_a_typing_error_in_an_option_suggests_the_right_one(cli):
+    code, _, err = cli("train --inner-step 3")
+    assert code == 2
+    assert "--inner-steps" in err
+
+
+WRONG = {
+    "--way 9": "9-way tasks need 9 classes",
+    "--way 1": "--way must be at least 2",
+    "--query 8": "need 9; ask for fewer",
+    "--inner-lr 0": "--inner-lr must be a positive number",
+    "--inner-lr nan": "--inner-lr must be a positive number",
+    "--store nowhere": "There is no store folder 'nowhere'",
+    "--init nowhere": "There is no checkpoint in nowhere",
+    "--device cuda:99": "is not there; choose --device cpu",
+    "--device gpu": "Unknown device 'gpu'",
+    "--tasks-per-epoch 5": "must be a multiple of --task-batch (2)",
+    "--config nowhere": "Cannot read the configuration nowhere",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_usage_is_one_sentence_and_exit_code_2(cli, store, tmp_path, wrong):
+    arguments = f"train --store {store} --out {tmp_path / 'run'} {SMALL} {wrong}"
+    code, _, err = cli(arguments)
+    assert code == 2
+    assert WRONG[wrong] in error_sentence(err)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_with_another_run_is_not_touched(cli, store, run):
+    code, _, err = cli("train --store", store, "--out", run, SMALL)
+    assert code == 2
+    assert "already holds a run" in error_sentence(err)
+
+
+def test_failed_work_is_one_sentence_and_exit_code_1(cli, run, tmp_path):
+    code, _, err = cli("evaluate", run, "--tasks 3 --query 3 --inner-lr 1e30")
+    assert code == 1
+    assert "smaller --inner-lr" in error_sentence(err)
+    weights = run / "best" / "weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-3] ^= 1
+    weights.write_bytes(content)
+    code, _, err = cli("evaluate", run, "--tasks 3 --query 3")
+    assert code == 1
+    assert "has changed since it was written" in error_sentence(err)
+    truncated = make_store(tmp_path / "truncated").folder
+    (truncated / "images.npy").write_bytes((truncated / "images.npy").read_bytes()[:500])
+    code, _, err = cli("train --store", truncated, "--out", tmp_path / "other", SMALL)
+    assert code == 1
+    assert "is damaged" in error_sentence(err)
+
+
+def test_a_full_disk_loses_nothing_that_was_done(cli, store, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    arguments = f"train --store {store} --out {run} {SMALL} --epochs 3"
+    write, writes = checkpoint._write, []
+
+    def write_until_full(path, tensors):
+        writes.append(path)
+        if len(writes) > 3:  # best and last of the first epoch took three files
+            path.write_bytes(b"half a file")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return write(path, tensors)
+
+    monkeypatch.setattr(checkpoint, "_write", write_until_full)
+    code, _, err = cli(arguments)
+    assert code == 1
+    assert "No space is left on the disk" in error_sentence(err)
+    assert sorted(path.name for path in run.iterdir() if path.is_dir()) == ["best", "last"]
+    monkeypatch.setattr(checkpoint, "_write", write)
+    code, out, _ = cli("train --resume --out", run)
+    assert code == 0
+    assert "Best of 3 epochs" in out
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_a_run_says_how_to_go_on(store, tmp_path, stop):
+    run = tmp_path / "run"
+    words = f"-m unicorn_maml train --store {store} --out {run} {SMALL} --epochs 100000".split()
+    process = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (run / "last").is_dir() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(stop)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert f"unicorn-maml train --out {run} --resume" in " ".join(err.split())
+    assert checkpoint.load_checkpoint(run / "last").metrics["epoch"] >= 1

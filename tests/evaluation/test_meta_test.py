@@ -1,0 +1,157 @@
+"""Meta-testing: intervals, independence of tasks, comparisons, interruptions."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import make_store
+from unicorn_maml.data.batches import TaskLoader
+from unicorn_maml.data.tasks import TaskSampler
+from unicorn_maml.errors import UsageError
+from unicorn_maml.evaluation.meta_test import compare, evaluate, prepare
+from unicorn_maml.intervals import mean_interval
+from unicorn_maml.methods.scoring import predict
+from unicorn_maml.settings import CompareSettings, EvaluateSettings, TrainSettings
+from unicorn_maml.training.checkpoint import load_checkpoint
+from unicorn_maml.training.meta_train import meta_train
+
+
+@pytest.fixture(scope="module")
+def runs(small_store, tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    for method in ("maml", "unicorn"):
+        meta_train(
+            TrainSettings(
+                store=str(small_store.folder),
+                out=folder / method,
+                method=method,
+                width=8,
+                way=3,
+                query=3,
+                inner_steps=2,
+                epochs=1,
+                tasks_per_epoch=4,
+                task_batch=4,
+                validation_tasks=2,
+            )
+        )
+    return {"maml": folder / "maml", "unicorn": folder / "unicorn"}
+
+
+def ask(run: Path, **settings) -> EvaluateSettings:
+    return EvaluateSettings(checkpoint=run, **{"tasks": 12, "query": 3, **settings})
+
+
+def test_the_interval_is_196_population_deviations_over_the_root_of_the_tasks():
+    values = [10.0, 20.0, 60.0, 50.0]
+    mean = sum(values) / 4
+    deviation = (sum((value - mean) ** 2 for value in values) / 4) ** 0.5
+    interval = mean_interval(values)
+    assert interval.mean == pytest.approx(mean)
+    assert interval.ci95 == pytest.approx(1.96 * deviation / 2)
+
+
+def test_a_result_holds_every_setting_and_the_accuracies_in_percent(runs, tmp_path):
+    file = tmp_path / "result.json"
+    result = evaluate(ask(runs["unicorn"], json=file, normalization="support", inner_lr=0.05))
+    assert json.loads(file.read_text()) == result
+    assert result["accuracy"] == pytest.approx(np.mean(result["per_task"]))
+    assert result["ci95"] == pytest.approx(1.96 * np.std(result["per_task"]) / 12**0.5)
+    wanted = {"tasks": 12, "way": 3, "shot": 1, "query": 3, "inner_steps": 2, "inner_lr": 0.05}
+    wanted |= {"normalization": "support", "seed": 0, "method": "unicorn", "head": "shared"}
+    assert wanted.items() <= result.items()
+    assert result["tasks_per_second"] > 0
+    assert all(0 <= value <= 100 for value in result["per_task"])
+
+
+@pytest.mark.parametrize("policy", ["batch", "support", "mixed", "frozen"])
+def test_no_task_depends_on_the_tasks_before_or_beside_it(runs, policy):
+    test = prepare(load_checkpoint(runs["maml"]), ask(runs["maml"], normalization=policy))
+    alone = predict(test.method, test.loader.load([5]))[0]
+    for numbers in ([5, 1, 2], [3, 4, 5], [9, 5], list(range(40))):
+        logits = predict(test.method, test.loader.load(numbers))
+        torch.testing.assert_close(logits[numbers.index(5)], alone, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(predict(test.method, test.loader.load([5]))[0], alone)
+
+
+def test_compare_reports_the_paired_difference_on_identical_tasks(runs, tmp_path):
+    asked = CompareSettings(
+        first=runs["unicorn"], second=runs["maml"], tasks=10, query=3, json=tmp_path / "c.json"
+    )
+    result = compare(asked)
+    for name, run in (("first", runs["unicorn"]), ("second", runs["maml"])):
+        assert result[name]["per_task"] == evaluate(ask(run, tasks=10))["per_task"]
+    paired = np.subtract(result["first"]["per_task"], result["second"]["per_task"])
+    assert result["difference"] == pytest.approx(paired.mean())
+    assert result["difference_ci95"] == pytest.approx(1.96 * paired.std() / 10**0.5)
+    assert json.loads(asked.json.read_text()) == result
+
+
+def test_an_interrupted_evaluation_keeps_its_tasks_and_resumes(runs, tmp_path):
+    whole = evaluate(ask(runs["unicorn"], tasks=40))["per_task"]
+    asked = ask(runs["unicorn"], tasks=40, json=tmp_path / "part.json")
+
+    def interrupt(*_progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(asked, interrupt)
+    kept = json.loads(asked.json.read_text())
+    assert 0 < kept["tasks"] < 40
+    assert kept["per_task"] == whole[: kept["tasks"]]
+    assert evaluate(replace(asked, resume=True))["per_task"] == pytest.approx(whole)
+    with pytest.raises(UsageError, match=r"was made with inner_lr 0\.1, not 0\.2"):
+        evaluate(replace(asked, resume=True, inner_lr=0.2))
+    with pytest.raises(UsageError, match="name it with --json"):
+        evaluate(ask(runs["unicorn"], resume=True))
+
+
+def test_any_number_of_ways_works_with_a_shared_zero_or_average_head(runs):
+    for run, head in (("unicorn", None), ("unicorn", "zero"), ("maml", "average")):
+        assert evaluate(ask(runs[run], head=head, way=5))["way"] == 5
+    with pytest.raises(UsageError, match="3 slots and cannot serve 5-way tasks"):
+        evaluate(ask(runs["maml"], way=5))
+    with pytest.raises(UsageError, match=r"shared head, which cannot become `average`"):
+        evaluate(ask(runs["unicorn"], head="average"))
+
+
+def test_a_store_with_other_images_is_refused(runs, tmp_path):
+    larger = make_store(tmp_path / "larger", size=20)
+    with pytest.raises(UsageError, match=r"takes 16x16 images with 1 channels.*has 20x20"):
+        evaluate(ask(runs["maml"], store=str(larger.folder)))
+
+
+def test_a_short_meta_training_passes_90_percent_on_novel_glyphs(tmp_path):
+    run = meta_train(
+        TrainSettings(
+            store="glyphs",
+            out=tmp_path / "run",
+            width=32,
+            inner_lr=0.2,
+            query=5,
+            normalization="support",
+            epochs=4,
+            task_batch=4,
+            outer_optimizer="adam",
+            outer_lr=0.002,
+            weight_decay=0.0,
+            schedule="cosine",
+            validation_tasks=20,
+        )
+    )
+    result = evaluate(EvaluateSettings(checkpoint=run.folder, tasks=100))
+    assert result["accuracy"] - result["ci95"] > 90
+
+
+def test_tasks_are_gathered_from_the_store_that_they_are_drawn_from(small_store):
+    sampler = TaskSampler(small_store, "novel", way=3, shot=2, query=1, seed=0)
+    loader = TaskLoader(
+        sampler, pixel_mean=(0.0,), pixel_std=(1 / 255,), device=torch.device("cpu")
+    )
+    batch, rows = loader.load([4]), sampler.rows([4])
+    expected = torch.from_numpy(small_store.images[rows.support[0]]).permute(0, 3, 1, 2).float()
+    torch.testing.assert_close(batch.support_images[0], expected)

@@ -1,0 +1,224 @@
+"""Meta-training runs: resumed, killed, stopped, diverged, refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from conftest import make_store
+from unicorn_maml.data.batches import TaskLoader
+from unicorn_maml.data.tasks import TaskSampler
+from unicorn_maml.errors import DivergedError, FileError, UsageError
+from unicorn_maml.methods.scoring import iterate_accuracies
+from unicorn_maml.settings import TrainSettings, to_json
+from unicorn_maml.training.checkpoint import load_checkpoint
+from unicorn_maml.training.meta_train import meta_train
+
+
+@pytest.fixture
+def settings(small_store, tmp_path) -> TrainSettings:
+    return TrainSettings(
+        store=str(small_store.folder),
+        out=tmp_path / "run",
+        width=8,
+        way=3,
+        query=3,
+        inner_steps=2,
+        epochs=3,
+        tasks_per_epoch=8,
+        task_batch=2,
+        outer_optimizer="adam",
+        outer_lr=0.01,
+        validation_tasks=6,
+    )
+
+
+def weights(folder) -> dict[str, torch.Tensor]:
+    return load_checkpoint(folder).weights
+
+
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+def test_a_run_leaves_config_log_checkpoints_and_result(settings):
+    result = meta_train(settings)
+    folder = settings.out
+    config = json.loads((folder / "config.json").read_text())
+    assert config["inner_steps"] == 2
+    assert "out" not in config
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [entry["epoch"] for entry in log] == [1, 2, 3]
+    assert log[-1].keys() >= {"loss", "accuracy", "validation_accuracy", "tasks_per_second"}
+    best = max(log, key=lambda entry: entry["validation_accuracy"])
+    assert result.best_epoch == best["epoch"]
+    assert json.loads((folder / "result.json").read_text())["best_epoch"] == best["epoch"]
+    assert load_checkpoint(folder).metrics["epoch"] == best["epoch"]
+    assert load_checkpoint(folder / "last").metrics["epoch"] == 3
+    assert list(folder.glob("events.out.tfevents.*"))
+
+
+def test_the_validation_accuracy_of_the_best_checkpoint_can_be_measured_again(
+    settings, small_store
+):
+    result = meta_train(settings)
+    checkpoint = load_checkpoint(settings.out)
+    sampler = TaskSampler(small_store, "validation", way=3, shot=1, query=3, seed=0)
+    loader = TaskLoader(
+        sampler,
+        pixel_mean=checkpoint.pixel_mean,
+        pixel_std=checkpoint.pixel_std,
+        device=torch.device("cpu"),
+    )
+    scores = torch.cat(
+        [torch.from_numpy(s) for s in iterate_accuracies(checkpoint.method(), loader, range(6))]
+    )
+    assert scores.mean().item() == pytest.approx(result.validation_accuracy)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_resumed_run_ends_with_the_same_weights(settings, tmp_path, optimizer):
+    settings = replace(settings, outer_optimizer=optimizer)
+    meta_train(settings)
+
+    def interrupt(done, _total, _figures):
+        if done >= 20:  # within the third epoch
+            raise KeyboardInterrupt
+
+    interrupted = replace(settings, out=tmp_path / "interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        meta_train(interrupted, interrupt)
+    assert load_checkpoint(interrupted.out / "last").metrics["epoch"] == 2
+    meta_train(replace(interrupted, resume=True))
+    for name in ("last", "best"):
+        assert_same(weights(settings.out / name), weights(interrupted.out / name))
+    logs = [(out / "log.jsonl").read_text().splitlines() for out in (settings.out, interrupted.out)]
+    losses = [[json.loads(line)["loss"] for line in log] for log in logs]
+    assert losses[0] == losses[1]
+
+
+def test_a_killed_run_recovers_and_ends_with_the_same_weights(settings, tmp_path):
+    settings = replace(settings, epochs=6)
+    meta_train(settings)
+    killed = replace(settings, out=tmp_path / "killed")
+    command = [sys.executable, "-m", "unicorn_maml", "train"]
+    for name, value in to_json(killed).items():
+        if value is not None and name != "resume":
+            command += [f"--{name.replace('_', '-')}", str(value)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (killed.out / "last").is_dir():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    meta_train(replace(killed, resume=True))
+    assert_same(weights(settings.out / "last"), weights(killed.out / "last"))
+    assert_same(weights(settings.out / "best"), weights(killed.out / "best"))
+
+
+def test_a_run_killed_between_the_two_renames_of_a_checkpoint_recovers(settings):
+    meta_train(replace(settings, epochs=3))
+    wanted = weights(settings.out / "last")
+    (settings.out / "last").rename(settings.out / "last.old")  # the moment between the renames
+    result = meta_train(replace(settings, resume=True))
+    assert result.epochs == 3
+    assert_same(weights(settings.out / "last"), wanted)
+
+
+def test_a_finished_run_resumes_to_its_result(settings):
+    first = meta_train(settings)
+    again = meta_train(replace(settings, resume=True))
+    assert again == first
+
+
+def test_a_folder_that_holds_another_run_is_refused_and_left_alone(settings):
+    meta_train(settings)
+    before = weights(settings.out)
+    with pytest.raises(UsageError, match=r"already holds a run.*--resume.*another --out"):
+        meta_train(replace(settings, seed=1))
+    with pytest.raises(UsageError, match=r"has --seed 0, not 1"):
+        meta_train(replace(settings, seed=1, resume=True))
+    assert_same(weights(settings.out), before)
+
+
+def test_a_diverging_run_keeps_its_last_good_checkpoint(settings):
+    exploding = replace(settings, schedule="step", decay_every=1, decay=1e30, weight_decay=0.0)
+    with pytest.raises(DivergedError, match=r"finite.*Epoch 1 is kept in"):
+        meta_train(exploding)
+    assert load_checkpoint(settings.out / "last").metrics["epoch"] == 1
+
+
+def test_patience_stops_a_run_that_no_longer_improves(settings):
+    result = meta_train(replace(settings, epochs=30, patience=2, outer_lr=1e-12))
+    assert result.epochs == result.best_epoch + 2 < 30
+
+
+def test_init_takes_the_backbone_and_its_averages_but_never_the_head(settings, tmp_path):
+    meta_train(settings)
+    first = weights(settings.out)
+    tiny = replace(
+        settings, out=tmp_path / "second", init=settings.out, method="maml", outer_lr=1e-30
+    )
+    tiny = replace(tiny, outer_optimizer="sgd", weight_decay=0.0, epochs=1, normalization="frozen")
+    meta_train(tiny)
+    second = weights(tiny.out)
+    for name, value in second.items():
+        if name.startswith("backbone"):
+            torch.testing.assert_close(value, first[name])
+    assert second["head.weight"].shape == (3, 8)
+
+
+def test_init_refuses_another_backbone_pooling_or_image_size(settings, tmp_path):
+    meta_train(settings)
+    other = replace(settings, out=tmp_path / "other", init=settings.out)
+    with pytest.raises(UsageError, match="has width 8, but this run needs 16"):
+        meta_train(replace(other, width=16))
+    with pytest.raises(UsageError, match="has pooling average, but this run needs max"):
+        meta_train(replace(other, pooling="max"))
+    with pytest.raises(UsageError, match="has backbone convnet4, but this run needs resnet12"):
+        meta_train(replace(other, backbone="resnet12"))
+    larger = make_store(tmp_path / "larger", size=20)
+    with pytest.raises(UsageError, match="has size 16, but this run needs 20"):
+        meta_train(replace(other, store=str(larger.folder)))
+    assert not other.out.exists(), "nothing is written for a run that cannot start"
+
+
+@pytest.mark.parametrize(
+    "file", ["weights.safetensors", "checkpoint.json", "training_state.safetensors"]
+)
+def test_a_checkpoint_with_a_changed_byte_is_refused(settings, file):
+    meta_train(replace(settings, epochs=1))
+    path = settings.out / "last" / file
+    content = bytearray(path.read_bytes())
+    position = content.index(b"accuracy") + 1 if file.endswith(".json") else len(content) // 2
+    content[position] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(FileError, match="has changed since it was written"):
+        meta_train(replace(settings, epochs=1, resume=True))
+
+
+def test_foreign_and_incomplete_checkpoints_are_refused(settings, tmp_path):
+    meta_train(replace(settings, epochs=1))
+    with pytest.raises(UsageError, match="There is no checkpoint in"):
+        load_checkpoint(tmp_path / "nowhere")
+    pickle = tmp_path / "model.pth"
+    torch.save({"a": 1}, pickle)
+    with pytest.raises(UsageError, match="pickled weights are never loaded"):
+        load_checkpoint(pickle)
+    best = settings.out / "best"
+    (best / "weights.safetensors").unlink()
+    with pytest.raises(FileError, match=r"lacks weights\.safetensors"):
+        load_checkpoint(best)
+    (best / "checkpoint.json").write_text('{"model": "of another program"}')
+    with pytest.raises(FileError, match="damaged or of another program"):
+        load_checkpoint(best)
