@@ -64,9 +64,12 @@ class TaskNetwork:
     def wide(self, images: Tensor) -> Tensor:
         """Images of T tasks (T, B, ...) -> the input of the wide network (B, T * C, H, W)."""
         side_by_side = images.transpose(0, 1).flatten(1, 2)
-        if side_by_side.dim() == 4:
-            return side_by_side.contiguous(memory_format=torch.channels_last)
-        return side_by_side
+        if side_by_side.dim() != 4:
+            return side_by_side
+        # Copied, because `contiguous` leaves images of one channel alone, whose strides then do
+        # not tell the first convolution which layout is meant.
+        channels_last = torch.empty_like(side_by_side, memory_format=torch.channels_last)
+        return channels_last.copy_(side_by_side)
 
     def features(
         self,

@@ -14,6 +14,7 @@ from unicorn_maml.cli import commands
 from unicorn_maml.cli.demo import demo
 from unicorn_maml.cli.options import add_command
 from unicorn_maml.errors import UnicornError
+from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
     CompareSettings,
     DataShowSettings,
@@ -79,6 +80,7 @@ def _options(
 def main() -> None:
     """Run the command line; whatever a user can cause ends in one sentence and an exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
+    keep_freed_memory()
     errors = Console(stderr=True)
     try:
         app(standalone_mode=True)
