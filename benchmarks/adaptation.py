@@ -116,7 +116,9 @@ def adapt_one(
     method: MAML, images: Tensor, labels: Tensor
 ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """The inner loop of one task, with torch alone."""
-    backbone, settings = method.backbone.train(), method.adaptation
+    backbone, settings = method.backbone.eval(), method.adaptation
+    for module in backbone.modules():  # batch statistics, without dropout: as the engine does
+        module.training = isinstance(module, torch.nn.BatchNorm2d)
     parameters = {
         name: value.detach().requires_grad_() for name, value in backbone.named_parameters()
     }
