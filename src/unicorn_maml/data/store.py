@@ -120,7 +120,7 @@ def write_store(
     _check_layout(images, classes)
     mean, std = _base_moments(images, classes)
     with new_folder(folder) as unfinished:
-        np.save(unfinished / "images.npy", images, allow_pickle=False)
+        _write_array(unfinished / "images.npy", images)
         description = {
             "format": _FORMAT,
             "source": source,
@@ -132,6 +132,15 @@ def write_store(
         }
         write_json(unfinished / "store.json", description)
     return ImageStore.open(folder)
+
+
+def _write_array(path: Path, images: NDArray[np.uint8]) -> None:
+    """Write an .npy file like `np.save`, which hides the reason when the disk is full."""
+    with path.open("wb") as file:
+        header = np.lib.format.header_data_from_array_1_0(images)
+        np.lib.format.write_array_header_1_0(file, header)
+        for image in images:
+            file.write(image.tobytes())
 
 
 def _base_moments(
