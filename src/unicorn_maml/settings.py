@@ -7,7 +7,7 @@ positional argument of the command. This file imports nothing heavy, so help is 
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from unicorn_maml.errors import UsageError
 
@@ -17,12 +17,14 @@ __all__ = [
     "CompareSettings",
     "DataShowSettings",
     "DemoSettings",
+    "Distance",
     "EvaluateSettings",
     "HeadKind",
     "MethodName",
     "Normalization",
     "Pooling",
     "Precision",
+    "PretrainSettings",
     "Split",
     "TrainSettings",
     "to_json",
@@ -30,8 +32,9 @@ __all__ = [
 
 Backbone = Literal["convnet4", "resnet12"]
 MethodName = Literal["maml", "unicorn"]
-HeadKind = Literal["per-slot", "shared", "zero", "average"]
+HeadKind = Literal["per-slot", "shared", "zero", "average", "cosine", "euclidean"]
 Normalization = Literal["batch", "support", "mixed", "frozen"]
+Distance = Literal["cosine", "euclidean"]
 Pooling = Literal["average", "flatten", "max"]
 Precision = Literal["float32", "bfloat16"]
 Split = Literal["base", "validation", "novel"]
@@ -172,6 +175,89 @@ class TrainSettings:
         return AdaptationSettings(**{name: getattr(self, name) for name in names})
 
 
+@dataclass(frozen=True, kw_only=True)
+class PretrainSettings:
+    """Train a backbone to tell all base classes apart, as a start for meta-training.
+
+    After every few epochs it is judged by nearest centroid on one-shot validation tasks; the best
+    one is kept.
+    """
+
+    store: Annotated[str, "store folder, or `glyphs`"] = "glyphs"
+    out: Annotated[Path | None, "run folder  [default: runs/ and a name made of the settings]"] = (
+        None
+    )
+    resume: Annotated[bool, "continue the run in --out from its last finished epoch"] = False
+    backbone: Annotated[Backbone, "network that turns images into features"] = "convnet4"
+    width: Annotated[int, "channels of ConvNet-4 (ResNet-12 has its own)"] = 64
+    pooling: Annotated[Pooling, "how the last feature map becomes a vector"] = "average"
+    epochs: Annotated[int, "passes over the images of the base classes"] = 100
+    minutes: Annotated[
+        float | None, "fit the whole schedule into this time instead of --epochs"
+    ] = None
+    batch_size: Annotated[int, "images of an update (each in four rotations with --rotation)"] = 128
+    optimizer: Annotated[Literal["sgd", "adam"], "sgd is with Nesterov momentum"] = "sgd"
+    lr: Annotated[float, "learning rate"] = 0.1
+    momentum: Annotated[float, "momentum of sgd"] = 0.9
+    weight_decay: Annotated[float, "weight decay"] = 5e-4
+    schedule: Annotated[Literal["step", "cosine", "constant"], "course of the rate"] = "step"
+    decay_at: Annotated[str, "shares of the training after which the rate drops"] = (
+        "0.7,0.8,0.88,0.92,0.96"
+    )
+    decay: Annotated[float, "factor of each drop"] = 0.1
+    crop: Annotated[
+        Literal["resized", "padded", "none"], "random crops: of any size, shifted by 8 pixels, none"
+    ] = "resized"
+    smallest_crop: Annotated[float, "smallest share of the image in a resized crop"] = 0.08
+    flip: Annotated[bool, "random horizontal flips"] = True
+    jitter: Annotated[float, "strength of random brightness, contrast and saturation"] = 0.4
+    label_smoothing: Annotated[float, "share of the target given to all classes alike"] = 0.0
+    mixup: Annotated[float, "alpha of mixup (0: off)"] = 0.0
+    rotation: Annotated[float, "weight of the rotation-prediction loss (0: off)"] = 0.0
+    select_way: Annotated[int, "ways of the validation tasks (0: all validation classes)"] = 0
+    select_tasks: Annotated[int, "validation tasks"] = 200
+    select_every: Annotated[int, "epochs between validations"] = 5
+    seed: Annotated[int, "of the first weights, the order and the augmentation"] = 0
+    device: Annotated[str, _DEVICE] = "auto"
+    precision: Annotated[Precision, _PRECISION] = "float32"
+
+    # What `evaluate` takes where it is told nothing.
+    way: ClassVar[int] = 5
+    shot: ClassVar[int] = 1
+    adaptation: ClassVar[AdaptationSettings] = AdaptationSettings(normalization="frozen")
+
+    def __post_init__(self) -> None:
+        counts = ["width", "epochs", "batch_size", "select_tasks", "select_every"]
+        _check_numbers(self, at_least=dict.fromkeys(counts, 1))
+        _check_numbers(self, at_least={"seed": 0, "weight_decay": 0, "mixup": 0, "rotation": 0})
+        _require(
+            self.select_way == 0 or self.select_way >= 2, "--select-way must be 0 or at least 2."
+        )
+        _require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")
+        _require(
+            0 <= self.label_smoothing < 1,
+            f"--label-smoothing must be in 0..1, not {self.label_smoothing}.",
+        )
+        _require(0 <= self.jitter <= 1, f"--jitter must be in 0..1, not {self.jitter}.")
+        _require(
+            0 < self.smallest_crop <= 1,
+            f"--smallest-crop must be in 0..1, not {self.smallest_crop}.",
+        )
+        _check_learning_rate("lr", self.lr)
+        _check_learning_rate("minutes", self.minutes)
+        _ = self.decay_shares
+
+    @property
+    def decay_shares(self) -> list[float]:
+        """The points of the step schedule, as shares of the whole training."""
+        try:
+            return [float(share) for share in self.decay_at.split(",") if share]
+        except ValueError:
+            raise UsageError(
+                f"--decay-at takes shares such as 0.7,0.9, not {self.decay_at!r}."
+            ) from None
+
+
 _AS_TRAINED = "  [default: as trained]"
 
 
@@ -207,7 +293,8 @@ class EvaluateSettings(_TestSettings):
     checkpoint: Annotated[Path, "checkpoint folder, or a run folder (its best checkpoint)"]
     head: Annotated[
         HeadKind | None,
-        "head that every task starts from: `zero` and `average` work for any number of ways"
+        "head that every task starts from: `zero` and `average` work for any number of ways; "
+        "`cosine` and `euclidean` adapt nothing and take the class of the nearest centroid"
         + _AS_TRAINED,
     ] = None
     resume: Annotated[bool, "continue the interrupted evaluation in the --json file"] = False

@@ -14,10 +14,11 @@ from unicorn_maml.settings import (
     CompareSettings,
     DataShowSettings,
     EvaluateSettings,
+    PretrainSettings,
     TrainSettings,
 )
 
-__all__ = ["compare", "data_show", "evaluate", "recorded_settings", "train"]
+__all__ = ["compare", "data_show", "evaluate", "pretrain", "recorded_settings", "train"]
 
 console = Console()
 notes = Console(stderr=True)  # progress and the like: not part of the result
@@ -55,6 +56,29 @@ def train(settings: TrainSettings) -> None:
         f"Best of {result.epochs} epochs: {result.best_epoch}, with "
         f"{result.validation_accuracy:.2f} ± {result.validation_ci95:.2f}% on validation tasks "
         f"({settings.normalization} normalisation), after {result.seconds:.0f} s."
+    )
+    console.print(f"Next: unicorn-maml evaluate {result.folder}", soft_wrap=True)
+
+
+def pretrain(settings: PretrainSettings) -> None:
+    """Pre-train."""
+    from unicorn_maml.training import pretrain as room
+    from unicorn_maml.training.run import default_folder
+
+    folder = settings.out or default_folder(settings)
+    try:
+        with progress_bar("pre-training", notes) as update:
+            result = room.pretrain(settings, update)
+    except KeyboardInterrupt:
+        raise StoppedError(
+            f"Stopped; finished epochs are kept, continue with "
+            f"`unicorn-maml pretrain --out {folder} --resume`."
+        ) from None
+    console.print(
+        f"Best of {result.epochs} epochs: {result.best_epoch}, with "
+        f"{result.validation_accuracy:.2f} ± {result.validation_ci95:.2f}% by nearest centroid on "
+        f"one-shot validation tasks, after {result.seconds:.0f} s at "
+        f"{result.images_per_second:.0f} images/s."
     )
     console.print(f"Next: unicorn-maml evaluate {result.folder}", soft_wrap=True)
 

@@ -20,6 +20,7 @@ from unicorn_maml.settings import (
     DataShowSettings,
     DemoSettings,
     EvaluateSettings,
+    PretrainSettings,
     TrainSettings,
 )
 
@@ -44,6 +45,15 @@ add_command(
     recall=commands.recorded_settings,
     epilog="Example: unicorn-maml train --store glyphs --method unicorn --outer-optimizer adam "
     "--weight-decay 0 --task-batch 4 --epochs 20 --out runs/first",
+)
+add_command(
+    app,
+    "pretrain",
+    PretrainSettings,
+    commands.pretrain,
+    recall=commands.recorded_settings,
+    epilog="Example: unicorn-maml pretrain --store STORE --backbone resnet12 --precision bfloat16 "
+    "--minutes 25 --out runs/backbone",
 )
 add_command(
     app,

@@ -61,6 +61,8 @@ def _parameter(field: "dataclasses.Field[Any]", hint: Any) -> inspect.Parameter:
         default, info = inspect.Parameter.empty, typer.Argument(help=text, show_default=False)
     else:
         option = f"--{field.name.replace('_', '-')}"
+        if field.default is True:
+            option += f"/--no-{field.name.replace('_', '-')}"
         info = typer.Option(option, help=text, show_default=field.default is not None)
         default = field.default
     return inspect.Parameter(

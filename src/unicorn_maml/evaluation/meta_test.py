@@ -14,12 +14,15 @@ from unicorn_maml.devices import choose_device, describe_device, versions
 from unicorn_maml.errors import UsageError
 from unicorn_maml.files import read_json, write_json
 from unicorn_maml.intervals import mean_interval
+from unicorn_maml.methods.build import METHODS
 from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.method import Method
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.settings import (
     AdaptationSettings,
     CompareSettings,
     EvaluateSettings,
+    PretrainSettings,
     TrainSettings,
 )
 from unicorn_maml.training.checkpoint import Checkpoint, load_checkpoint
@@ -33,7 +36,7 @@ OnProgress = Callable[[int, int, dict[str, float]], None]
 class MetaTest:
     """A model, the tasks that it is tested on, and the accuracies so far."""
 
-    method: MAML
+    method: Method
     loader: TaskLoader
     tasks: int
     record: dict[str, Any]  # every setting that the accuracies depend on
@@ -72,7 +75,7 @@ class MetaTest:
 def prepare(
     checkpoint: Checkpoint,
     settings: EvaluateSettings | CompareSettings,
-    tasks_as: TrainSettings | None = None,
+    tasks_as: TrainSettings | PretrainSettings | None = None,
 ) -> MetaTest:
     """Make a test of a checkpoint; options left open are taken from its training.
 
@@ -91,16 +94,17 @@ def prepare(
             "a store that fits."
         )
     adaptation = AdaptationSettings(
-        inner_steps=_first(settings.inner_steps, trained.inner_steps),
-        inner_lr=_first(settings.inner_lr, trained.inner_lr),
-        order=trained.order,
-        adapt=_first(settings.adapt, trained.adapt),
-        normalization=_first(settings.normalization, trained.normalization),
+        inner_steps=_first(settings.inner_steps, trained.adaptation.inner_steps),
+        inner_lr=_first(settings.inner_lr, trained.adaptation.inner_lr),
+        order=trained.adaptation.order,
+        adapt=_first(settings.adapt, trained.adaptation.adapt),
+        normalization=_first(settings.normalization, trained.adaptation.normalization),
         precision=settings.precision,
     )
     head = settings.head if isinstance(settings, EvaluateSettings) else None
     method = checkpoint.method(adaptation, head)
-    method.head(way)  # a head that cannot serve so many ways says so now
+    if isinstance(method, MAML):
+        method.head(way)  # a head that cannot serve so many ways says so now
     device = choose_device(settings.device)
     sampler = TaskSampler(
         store, settings.split, way=way, shot=shot, query=settings.query, seed=settings.seed
@@ -111,14 +115,15 @@ def prepare(
         pixel_std=checkpoint.pixel_std,
         device=device,
     )
+    adapts = isinstance(method, MAML)
     record = {
         "way": way,
         "shot": shot,
         "query": settings.query,
-        "inner_steps": adaptation.inner_steps,
-        "inner_lr": adaptation.inner_lr,
-        "adapt": adaptation.adapt,
-        "normalization": adaptation.normalization,
+        "inner_steps": adaptation.inner_steps if adapts else 0,
+        "inner_lr": adaptation.inner_lr if adapts else None,
+        "adapt": adaptation.adapt if adapts else "nothing",
+        "normalization": adaptation.normalization if adapts else "frozen",
         "precision": adaptation.precision,
         "seed": settings.seed,
         "split": settings.split,
@@ -126,7 +131,7 @@ def prepare(
         "store_checksum": store.checksum,
         "checkpoint": str(checkpoint.folder),
         "method": checkpoint.spec.method,
-        "head": head or method.trained_head,
+        "head": head or METHODS[checkpoint.spec.method].trained_head,
         "backbone": wanted.backbone,
     }
     return MetaTest(method.to(device), loader, settings.tasks, record, [])

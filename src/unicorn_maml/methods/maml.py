@@ -5,40 +5,29 @@ ICML 2017; first order by default, with many steps and a pre-trained backbone, a
 "How to Train Your MAML to Excel in Few-Shot Classification", ICLR 2022.
 """
 
-from dataclasses import dataclass
-
-from torch import Tensor, nn
+from torch import nn
 
 from unicorn_maml.adaptation.engine import adapt
-from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError
+from unicorn_maml.methods.method import Method, Prediction
 from unicorn_maml.models.heads import Head
 from unicorn_maml.settings import AdaptationSettings, HeadKind
 
-__all__ = ["MAML", "Prediction"]
+__all__ = ["MAML"]
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """What a method makes of T tasks."""
+class MAML(Method):
+    """Adapts `backbone` and `head` to every task.
 
-    logits: Tensor  # (T, Q, N), of the query images
-    statistics: dict[str, Tensor]  # running averages of the backbone after each task, (T * C,)
-
-
-class MAML(nn.Module):
-    """Adapts `backbone` and `head` to every task; called with a batch of tasks.
-
-    In training mode the prediction is differentiable with respect to the parameters of both, and
-    queries are normalised as in meta-training.
+    In training mode queries are normalised as in meta-training.
     """
 
     trained_head: HeadKind = "per-slot"
 
     def __init__(self, backbone: nn.Module, head: Head, adaptation: AdaptationSettings):
-        super().__init__()
-        self.backbone, self.head, self.adaptation = backbone, head, adaptation
+        super().__init__(backbone)
+        self.head, self.adaptation = head, adaptation
 
     def forward(self, tasks: TaskBatch) -> Prediction:
         """Adapt to the support sets and predict the query images."""
@@ -56,8 +45,3 @@ class MAML(nn.Module):
                 f"try an --inner-lr smaller than {self.adaptation.inner_lr:g}."
             )
         return Prediction(logits, adapted.statistics)
-
-    def tasks_at_once(self, tasks: TaskBatch) -> int:
-        """How many tasks of this shape to put into one call, on the device that they are on."""
-        queries = tasks.query_images.shape[1]
-        return tasks_at_once(self.backbone, tasks.support_images, more_images=queries)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
-from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.method import Method
 
 __all__ = ["accuracy_percent", "iterate_accuracies", "predict"]
 
@@ -19,7 +19,7 @@ def accuracy_percent(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def predict(method: MAML, tasks: TaskBatch) -> Tensor:
+def predict(method: Method, tasks: TaskBatch) -> Tensor:
     """Query logits (T, Q, N) at meta-test, of as many tasks at once as the device likes."""
     method.eval()
     at_once = method.tasks_at_once(tasks)
@@ -28,7 +28,7 @@ def predict(method: MAML, tasks: TaskBatch) -> Tensor:
 
 
 def iterate_accuracies(
-    method: MAML, loader: TaskLoader, numbers: Sequence[int]
+    method: Method, loader: TaskLoader, numbers: Sequence[int]
 ) -> Iterator[NDArray[np.float64]]:
     """Yield the accuracies of the tasks with these numbers, a few tasks at a time, in order."""
     if not numbers:

@@ -86,4 +86,6 @@ def build_head(kind: HeadKind, *, feature_width: int, way: int) -> Head:
         return PerSlotHead(feature_width, way)
     if kind == "average":
         return AverageHead(feature_width, way)
-    return SharedHead(feature_width) if kind == "shared" else ZeroHead(feature_width)
+    if kind in ("shared", "zero"):
+        return SharedHead(feature_width) if kind == "shared" else ZeroHead(feature_width)
+    raise ValueError(f"{kind} is no head to start an inner loop from")

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
-from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.method import Method
 from unicorn_maml.methods.scoring import accuracy_percent, predict
 
 __all__ = ["iterate_permutation_accuracies", "permuted_copies"]
@@ -27,7 +27,7 @@ def permuted_copies(task: TaskBatch) -> TaskBatch:
 
 
 def iterate_permutation_accuracies(
-    method: MAML, loader: TaskLoader, numbers: Sequence[int]
+    method: Method, loader: TaskLoader, numbers: Sequence[int]
 ) -> Iterator[NDArray[np.float64]]:
     """Yield, task by task, the query accuracies (N!,) of all assignments, in percent."""
     for number in numbers:

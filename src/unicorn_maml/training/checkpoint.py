@@ -18,9 +18,15 @@ from unicorn_maml.devices import versions
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import new_folder, read_json, recover_folder, write_json
 from unicorn_maml.methods.build import METHODS, ModelSpec, build_method
-from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.method import Method
 from unicorn_maml.models.build import BackboneSpec
-from unicorn_maml.settings import AdaptationSettings, HeadKind, TrainSettings, to_json
+from unicorn_maml.settings import (
+    AdaptationSettings,
+    HeadKind,
+    PretrainSettings,
+    TrainSettings,
+    to_json,
+)
 
 __all__ = ["Checkpoint", "load_checkpoint", "load_training_state", "save_checkpoint"]
 
@@ -37,7 +43,7 @@ class Checkpoint:
     """A trained model, and how it came about."""
 
     spec: ModelSpec
-    settings: TrainSettings
+    settings: TrainSettings | PretrainSettings
     pixel_mean: tuple[float, ...]  # images are normalised as in training, whatever the store
     pixel_std: tuple[float, ...]
     metrics: dict[str, Any]
@@ -46,17 +52,16 @@ class Checkpoint:
 
     def method(
         self, adaptation: AdaptationSettings | None = None, head: HeadKind | None = None
-    ) -> MAML:
+    ) -> Method:
         """Build the model, as trained or with other inner-loop settings or another head."""
         trained_head = METHODS[self.spec.method].trained_head
-        if head not in (None, "zero", trained_head) and (head, trained_head) != (
-            "average",
-            "per-slot",
-        ):
+        possible: list[HeadKind] = [trained_head, "zero", "cosine", "euclidean"]
+        if trained_head == "per-slot":
+            possible.append("average")
+        if head is not None and head not in possible:
             raise UsageError(
                 f"{self.folder} was trained with a {trained_head} head, which cannot become "
-                f"`{head}`; choose {trained_head}, zero"
-                + (" or average." if trained_head == "per-slot" else ".")
+                f"`{head}`; choose one of {', '.join(dict.fromkeys(possible))}."
             )
         method = build_method(self.spec, adaptation or self.settings.adaptation, head=head)
         names = method.state_dict().keys()
@@ -72,10 +77,10 @@ class Checkpoint:
 
 def save_checkpoint(
     folder: Path,
-    method: MAML,
+    method: Method,
     *,
     spec: ModelSpec,
-    settings: TrainSettings,
+    settings: TrainSettings | PretrainSettings,
     pixel_mean: tuple[float, ...],
     pixel_std: tuple[float, ...],
     metrics: dict[str, Any],
@@ -108,7 +113,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
         spec = ModelSpec(**{**model, "features": BackboneSpec(**model["features"])})
         return Checkpoint(
             spec=spec,
-            settings=TrainSettings(**description["settings"]),
+            settings=(PretrainSettings if spec.method == "pretrained" else TrainSettings)(
+                **description["settings"]
+            ),
             pixel_mean=tuple(description["pixel_mean"]),
             pixel_std=tuple(description["pixel_std"]),
             metrics=description["metrics"],

@@ -24,7 +24,7 @@ from unicorn_maml.methods.build import ModelSpec, build_method
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.models.build import BackboneSpec
-from unicorn_maml.settings import TrainSettings
+from unicorn_maml.settings import PretrainSettings, TrainSettings
 from unicorn_maml.training.checkpoint import (
     load_checkpoint,
     load_training_state,
@@ -39,7 +39,7 @@ from unicorn_maml.training.optimizer import (
 )
 from unicorn_maml.training.run import RunFolder, default_folder
 
-__all__ = ["TrainResult", "meta_train"]
+__all__ = ["OnProgress", "TrainResult", "backbone_spec", "meta_train"]
 
 # Called with tasks done, tasks in all, and figures to show.
 OnProgress = Callable[[int, int, dict[str, float]], None]
@@ -61,7 +61,9 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
     """Meta-train as the settings say, or continue a run, and return how it ended."""
     device = choose_device(settings.device)
     store = open_store(settings.store)
-    spec = _model_spec(settings, store)
+    spec = ModelSpec(
+        method=settings.method, way=settings.way, features=backbone_spec(settings, store)
+    )
     method, pixels = _first_model(settings, spec, store)
     method.to(device)
     base, validation = (_loader(settings, store, split, pixels, device) for split in _SPLITS)
@@ -82,17 +84,14 @@ _SPLITS = ("base", "validation")
 _Pixels = tuple[tuple[float, ...], tuple[float, ...]]  # mean and deviation per channel
 
 
-def _model_spec(settings: TrainSettings, store: ImageStore) -> ModelSpec:
-    return ModelSpec(
-        method=settings.method,
-        way=settings.way,
-        features=BackboneSpec(
-            backbone=settings.backbone,
-            width=settings.width if settings.backbone == "convnet4" else None,
-            pooling=settings.pooling,
-            channels=store.channels,
-            size=store.size,
-        ),
+def backbone_spec(settings: TrainSettings | PretrainSettings, store: ImageStore) -> BackboneSpec:
+    """Describe the backbone of a run on a store."""
+    return BackboneSpec(
+        backbone=settings.backbone,
+        width=settings.width if settings.backbone == "convnet4" else None,
+        pooling=settings.pooling,
+        channels=store.channels,
+        size=store.size,
     )
 
 
@@ -103,6 +102,7 @@ def _first_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         method = build_method(spec, settings.adaptation)
+    assert isinstance(method, MAML)
     if settings.init is None:
         return method, (store.pixel_mean, store.pixel_std)
     checkpoint = load_checkpoint(Path(settings.init))

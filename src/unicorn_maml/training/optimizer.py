@@ -8,7 +8,13 @@ from torch import Tensor
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.settings import TrainSettings
 
-__all__ = ["build_optimizer", "optimizer_state", "restore_optimizer", "set_learning_rate"]
+__all__ = [
+    "build_optimizer",
+    "optimizer_state",
+    "restore_optimizer",
+    "set_learning_rate",
+    "share_of_rate",
+]
 
 
 def build_optimizer(method: MAML, settings: TrainSettings) -> torch.optim.Optimizer:
@@ -33,14 +39,21 @@ def set_learning_rate(
 ) -> float:
     """Set the rate of an epoch (counted from 1) and return the backbone's."""
     done = epoch - 1
-    factor = 1.0
-    if settings.schedule == "step":
-        factor = settings.decay ** (done // settings.decay_every)
-    elif settings.schedule == "cosine":
-        factor = 0.5 * (1 + math.cos(math.pi * done / settings.epochs))
+    drops = range(settings.decay_every, settings.epochs, settings.decay_every)
+    shares = [drop / settings.epochs for drop in drops]
+    factor = share_of_rate(settings.schedule, done / settings.epochs, shares, settings.decay)
     for group in optimizer.param_groups:
         group["lr"] = settings.outer_lr * factor * group["multiplier"]
     return settings.outer_lr * factor
+
+
+def share_of_rate(schedule: str, done: float, drops: list[float], decay: float) -> float:
+    """The part of the first rate that is left when `done` (0..1) of a training lies behind."""
+    if schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    if schedule == "step":
+        return float(decay ** sum(done >= drop for drop in drops))
+    return 1.0
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import read_json, recover_folder, write_json
-from unicorn_maml.settings import TrainSettings, to_json
+from unicorn_maml.settings import PretrainSettings, TrainSettings, to_json
 
 __all__ = ["RunFolder", "default_folder"]
 
@@ -17,17 +17,20 @@ __all__ = ["RunFolder", "default_folder"]
 _FREE = {"out", "resume", "device"}
 
 
-def default_folder(settings: TrainSettings) -> Path:
+def default_folder(settings: TrainSettings | PretrainSettings) -> Path:
     """Return a folder name made of the settings that tell most runs apart."""
-    parts = [settings.method, settings.backbone, Path(settings.store).name]
-    parts += [f"{settings.way}way", f"{settings.shot}shot", f"seed{settings.seed}"]
-    return Path("runs") / "-".join(parts)
+    parts = [settings.backbone, Path(settings.store).name]
+    if isinstance(settings, TrainSettings):
+        parts = [settings.method, *parts, f"{settings.way}way", f"{settings.shot}shot"]
+    else:
+        parts = ["pretrained", *parts]
+    return Path("runs") / "-".join([*parts, f"seed{settings.seed}"])
 
 
 class RunFolder:
     """Opens a new run folder, or one to resume, and keeps its log."""
 
-    def __init__(self, folder: Path, settings: TrainSettings):
+    def __init__(self, folder: Path, settings: TrainSettings | PretrainSettings):
         self.folder = folder
         self.best, self.last = folder / "best", folder / "last"
         self._log = folder / "log.jsonl"

@@ -1,0 +1,38 @@
+"""What all methods have in common."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from unicorn_maml.adaptation.plan import tasks_at_once
+from unicorn_maml.data.batches import TaskBatch
+
+__all__ = ["Method", "Prediction"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a method makes of T tasks."""
+
+    logits: Tensor  # (T, Q, N), of the query images
+    statistics: dict[str, Tensor]  # running averages of the backbone after each task, (T * C,)
+
+
+class Method(nn.Module):
+    """Maps a batch of tasks to query logits.
+
+    In training mode the prediction is differentiable with respect to the parameters.
+    """
+
+    def __init__(self, backbone: nn.Module):
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, tasks: TaskBatch) -> Prediction:
+        """Learn from the support sets and predict the query images."""
+        raise NotImplementedError
+
+    def tasks_at_once(self, tasks: TaskBatch) -> int:
+        """How many tasks of this shape to put into one call, on the device that they are on."""
+        queries = tasks.query_images.shape[1]
+        return tasks_at_once(self.backbone, tasks.support_images, more_images=queries)

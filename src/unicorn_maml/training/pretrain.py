@@ -1,0 +1,338 @@
+"""Pre-training: a backbone learns to tell all base classes apart.
+
+Tasks say which epoch is kept: nearest centroid on one-shot tasks of the validation classes.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unicorn_maml.data.sources import open_store
+from unicorn_maml.data.store import ImageStore
+from unicorn_maml.data.tasks import TaskSampler
+from unicorn_maml.devices import choose_device, describe_device
+from unicorn_maml.errors import DivergedError, UsageError
+from unicorn_maml.intervals import mean_interval
+from unicorn_maml.methods.build import ModelSpec
+from unicorn_maml.methods.centroid import NearestCentroid, centroid_accuracies, frozen_features
+from unicorn_maml.models.build import build_backbone
+from unicorn_maml.settings import Distance, PretrainSettings
+from unicorn_maml.training.augmentation import augment, four_rotations
+from unicorn_maml.training.checkpoint import (
+    load_checkpoint,
+    load_training_state,
+    save_checkpoint,
+)
+from unicorn_maml.training.meta_train import OnProgress, backbone_spec
+from unicorn_maml.training.optimizer import optimizer_state, restore_optimizer, share_of_rate
+from unicorn_maml.training.run import RunFolder, default_folder
+
+__all__ = ["PretrainResult", "pretrain"]
+
+
+@dataclass(frozen=True)
+class PretrainResult:
+    """How a run ended."""
+
+    folder: Path
+    epochs: int
+    best_epoch: int
+    validation_accuracy: float  # nearest centroid by cosine, on one-shot tasks
+    validation_ci95: float
+    images_per_second: float
+    seconds: float
+
+
+class Classifier(nn.Module):
+    """A backbone with a linear layer for the base classes and one for the four rotations."""
+
+    def __init__(self, backbone: nn.Module, feature_width: int, classes: int):
+        super().__init__()
+        self.backbone = backbone
+        self.classes = nn.Linear(feature_width, classes)
+        self.turns = nn.Linear(feature_width, 4)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Images -> logits of the classes and of the rotations."""
+        features = self.backbone(images)
+        return self.classes(features), self.turns(features)
+
+
+def pretrain(settings: PretrainSettings, on_progress: OnProgress | None = None) -> PretrainResult:
+    """Pre-train as the settings say, or continue a run, and return how it ended."""
+    device = choose_device(settings.device)
+    store = open_store(settings.store)
+    trainer = _Trainer(settings, store, device)
+    trainer.run = RunFolder(settings.out or default_folder(settings), settings)
+    try:
+        if trainer.run.last.is_dir():
+            trainer.restore()
+        return trainer.train(on_progress)
+    finally:
+        trainer.run.close()
+
+
+class _Images:
+    """The images of one split with their classes, on the GPU if there is one."""
+
+    def __init__(self, store: ImageStore, split: str, device: torch.device):
+        entries = store.classes_of(split)
+        if not entries:
+            raise UsageError(f"{store.folder} has no {split} classes; choose another store.")
+        first, last = entries[0].start, entries[-1].start + entries[-1].count
+        if last - first != sum(entry.count for entry in entries):
+            raise UsageError(f"The {split} classes of {store.folder} do not stand together.")
+        self.pixels: Tensor | np.ndarray[Any, Any] = store.images[first:last]
+        if device.type == "cuda":
+            self.pixels = torch.from_numpy(np.array(self.pixels)).to(device)
+        counts = torch.tensor([entry.count for entry in entries])
+        self.labels = torch.arange(len(entries)).repeat_interleave(counts).to(device)
+        self.device = device
+        self.classes = len(entries)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def load(self, rows: Tensor) -> Tensor:
+        """Rows (B,) -> images (B, C, H, W) with values in 0..1."""
+        if isinstance(self.pixels, Tensor):
+            pixels = self.pixels[rows.to(self.device)]
+        else:
+            pixels = torch.from_numpy(self.pixels[rows.numpy()])
+        return pixels.permute(0, 3, 1, 2).float() / 255
+
+
+class _Trainer:
+    """The state that an epoch changes."""
+
+    run: RunFolder
+
+    def __init__(self, settings: PretrainSettings, store: ImageStore, device: torch.device):
+        self.settings, self.store, self.device = settings, store, device
+        self.spec = ModelSpec(method="pretrained", way=5, features=backbone_spec(settings, store))
+        self.base = _Images(store, "base", device)
+        self.validation = _Images(store, "validation", device)
+        way = settings.select_way or self.validation.classes
+        self.sampler = TaskSampler(
+            store, "validation", way=way, shot=1, query=15, seed=settings.seed
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            backbone = build_backbone(self.spec.features)
+            self.model = Classifier(backbone, backbone.feature_width, self.base.classes)
+        self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.forward = torch.compile(self.model) if device.type == "cuda" else self.model
+        self.optimizer = self._build_optimizer()
+        self.mean = torch.tensor(store.pixel_mean, device=device).view(-1, 1, 1)
+        self.std = torch.tensor(store.pixel_std, device=device).view(-1, 1, 1)
+        self.epoch = 0
+        self.best: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
+        self.seconds = 0.0
+        self.images_per_second = 0.0
+
+    def _build_optimizer(self) -> torch.optim.Optimizer:
+        settings, parameters = self.settings, list(self.model.parameters())
+        if settings.optimizer == "adam":
+            return torch.optim.Adam(parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+        return torch.optim.SGD(
+            parameters,
+            lr=settings.lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            nesterov=settings.momentum > 0,
+        )
+
+    def restore(self) -> None:
+        """Go back to the end of the last saved epoch."""
+        checkpoint = load_checkpoint(self.run.last)
+        state = load_training_state(self.run.last)
+        heads = {name: state.pop(name) for name in list(state) if not name[0].isdigit()}
+        self.model.load_state_dict({**checkpoint.weights, **heads})
+        restore_optimizer(self.optimizer, state)
+        self.epoch, self.best = checkpoint.metrics["epoch"], checkpoint.metrics["best"]
+        self.seconds = checkpoint.metrics["run_seconds"]
+        self.images_per_second = checkpoint.metrics["images_per_second"]
+        self.run.forget_after(self.epoch)
+
+    def train(self, on_progress: OnProgress | None) -> PretrainResult:
+        while self._share_done(self.epoch, 0.0) < 1:
+            started = time.perf_counter()
+            entry = self._train_epoch(self.epoch + 1, started, on_progress)
+            last = self._share_done(entry["epoch"], time.perf_counter() - started) >= 1
+            if last or entry["epoch"] % self.settings.select_every == 0:
+                entry |= self._validate()
+            entry["seconds"] = time.perf_counter() - started
+            self._save(entry)
+        result = PretrainResult(
+            folder=self.run.folder,
+            epochs=self.epoch,
+            best_epoch=self.best["epoch"],
+            validation_accuracy=self.best["validation_accuracy"],
+            validation_ci95=self.best["validation_ci95"],
+            images_per_second=self.images_per_second,
+            seconds=self.seconds,
+        )
+        device = describe_device(self.device)
+        self.run.finish({**vars(result), "folder": str(result.folder), "device": device})
+        return result
+
+    def _share_done(self, epochs: float, seconds: float) -> float:
+        """How much of the training lies behind, after so many epochs, seconds into this epoch."""
+        if self.settings.minutes is not None:
+            return (self.seconds + seconds) / (60 * self.settings.minutes)
+        return epochs / self.settings.epochs
+
+    def _train_epoch(
+        self, epoch: int, started: float, on_progress: OnProgress | None
+    ) -> dict[str, Any]:
+        settings = self.settings
+        self.model.train()
+        losses, correct, images_seen = [], [], 0
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(settings.seed * 100_003 + epoch)
+            for number, rows in enumerate(self._batches()):
+                seconds = time.perf_counter() - started
+                done = self._share_done(epoch - 1 + images_seen / len(self.base), seconds)
+                if done >= 1:
+                    break
+                rate = settings.lr * share_of_rate(
+                    settings.schedule, done, settings.decay_shares, settings.decay
+                )
+                for group in self.optimizer.param_groups:
+                    group["lr"] = rate
+                loss, hits = self._update(rows)
+                images_seen += len(rows)
+                losses.append(loss)
+                correct.append(hits)
+                if number % 20 == 19 and on_progress:
+                    figures = {
+                        "epoch": epoch,
+                        "loss": float(loss),
+                        "images/s": images_seen * self._views / (time.perf_counter() - started),
+                        "best": max(0.0, self.best["validation_accuracy"]),
+                    }
+                    on_progress(int(1000 * done), 1000, figures)
+        mean_loss = float(torch.stack(losses).mean())  # waits for the device
+        if not np.isfinite(mean_loss):
+            kept = f" Epoch {self.epoch} is kept in {self.run.last}." if self.epoch else ""
+            raise DivergedError(
+                f"The loss was no longer finite in epoch {epoch}; try a smaller --lr.{kept}"
+            )
+        speed = images_seen * self._views / (time.perf_counter() - started)
+        return {
+            "epoch": epoch,
+            "loss": mean_loss,
+            "accuracy": float(torch.stack(correct).float().mean() * 100),
+            "lr": rate,
+            "images_per_second": speed,
+        }
+
+    @property
+    def _views(self) -> int:
+        """How many times an image goes through the network in an update."""
+        return 4 if self.settings.rotation > 0 else 1
+
+    def _batches(self) -> Iterator[Tensor]:
+        order = torch.randperm(len(self.base))
+        whole = len(order) // self.settings.batch_size * self.settings.batch_size
+        yield from torch.split(order[: whole or None], self.settings.batch_size)
+
+    def _update(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        settings = self.settings
+        labels = self.base.labels[rows.to(self.device)]
+        images = (augment(self.base.load(rows), settings) - self.mean) / self.std
+        if settings.rotation > 0:
+            images, labels = four_rotations(images), labels.repeat(4)
+        other, share = labels, 1.0
+        if settings.mixup > 0:
+            share = float(np.random.default_rng(int(rows[0])).beta(settings.mixup, settings.mixup))
+            # Rolled within a rotation, so that what is mixed has one rotation.
+            views = images.view(self._views, -1, *images.shape[1:])
+            images = (share * views + (1 - share) * views.roll(1, 1)).flatten(0, 1)
+            other = labels.view(self._views, -1).roll(1, 1).flatten()
+        images = images.contiguous(memory_format=torch.channels_last)
+        bfloat16 = settings.precision == "bfloat16"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
+            logits, turns = self.forward(images)
+        logits, turns = logits.float(), turns.float()
+        smoothing = settings.label_smoothing
+        loss = share * F.cross_entropy(logits, labels, label_smoothing=smoothing)
+        if share < 1:
+            loss = loss + (1 - share) * F.cross_entropy(logits, other, label_smoothing=smoothing)
+        if settings.rotation > 0:
+            turned = torch.arange(4, device=self.device).repeat_interleave(len(rows))
+            loss = loss + settings.rotation * F.cross_entropy(turns, turned)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach(), (logits.argmax(1) == labels).float().mean()
+
+    @torch.no_grad()
+    def _validate(self) -> dict[str, float]:
+        """Nearest centroid on the validation tasks, by both distances."""
+        features = torch.cat(
+            [
+                frozen_features(
+                    self.model.backbone,
+                    (self.validation.load(rows) - self.mean) / self.std,
+                    self.settings.precision,
+                )
+                for rows in torch.split(torch.arange(len(self.validation)), 512)
+            ]
+        )
+        numbers = range(self.settings.select_tasks)
+        cosine, euclidean = (
+            mean_interval(
+                centroid_accuracies(features, self.sampler, numbers, distance).cpu().numpy()
+            )
+            for distance in _DISTANCES
+        )
+        return {
+            "validation_accuracy": cosine.mean,
+            "validation_ci95": cosine.ci95,
+            "validation_accuracy_euclidean": euclidean.mean,
+        }
+
+    def _save(self, entry: dict[str, Any]) -> None:
+        self.seconds += entry["seconds"]
+        self.images_per_second = entry["images_per_second"]
+        is_best = entry.get("validation_accuracy", -1.0) > self.best["validation_accuracy"]
+        if is_best:
+            self.best = entry
+        metrics = {**entry, "best": self.best, "run_seconds": self.seconds}
+        if is_best:
+            self._checkpoint(self.run.best, metrics)
+        self._checkpoint(self.run.last, metrics, resumable=True)
+        self.epoch = entry["epoch"]
+        self.run.log(entry)
+
+    def _checkpoint(self, folder: Path, metrics: dict[str, Any], resumable: bool = False) -> None:
+        state = None
+        if resumable:
+            heads = {
+                name: value
+                for name, value in self.model.state_dict().items()
+                if not name.startswith("backbone.")
+            }
+            state = {**optimizer_state(self.optimizer), **heads}
+        save_checkpoint(
+            folder,
+            NearestCentroid(self.model.backbone),
+            spec=self.spec,
+            settings=replace(self.settings, resume=False),
+            pixel_mean=self.store.pixel_mean,
+            pixel_std=self.store.pixel_std,
+            metrics=metrics,
+            training_state=state,
+        )
+
+
+_DISTANCES: tuple[Distance, Distance] = ("cosine", "euclidean")

@@ -1,0 +1,179 @@
+"""Pre-training: augmentation, schedules, selection, resuming, and the start it gives."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from conftest import make_store
+from unicorn_maml.errors import DivergedError, UsageError
+from unicorn_maml.evaluation.meta_test import evaluate
+from unicorn_maml.settings import EvaluateSettings, PretrainSettings, TrainSettings
+from unicorn_maml.training import pretrain as pretraining
+from unicorn_maml.training.augmentation import augment, four_rotations
+from unicorn_maml.training.checkpoint import load_checkpoint
+from unicorn_maml.training.meta_train import meta_train
+from unicorn_maml.training.optimizer import share_of_rate
+from unicorn_maml.training.pretrain import pretrain
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("stores") / "for-pretraining", smallest=20)
+
+
+@pytest.fixture
+def settings(store, tmp_path) -> PretrainSettings:
+    return PretrainSettings(
+        store=str(store.folder),
+        out=tmp_path / "run",
+        width=8,
+        epochs=4,
+        batch_size=16,
+        lr=0.05,
+        crop="padded",
+        select_every=2,
+        select_tasks=10,
+        mixup=0.2,
+        rotation=0.5,
+        label_smoothing=0.1,
+    )
+
+
+def weights(folder):
+    return load_checkpoint(folder).weights
+
+
+def test_pretraining_learns_the_base_classes_and_is_judged_on_validation_tasks(settings):
+    plain = replace(settings, mixup=0.0, rotation=0.0, label_smoothing=0.0, crop="none", epochs=8)
+    result = pretrain(replace(plain, flip=False))
+    log = [json.loads(line) for line in (settings.out / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["accuracy"] > 90 > 50 > log[0]["accuracy"]
+    judged = [entry for entry in log if "validation_accuracy" in entry]
+    assert [entry["epoch"] for entry in judged] == [2, 4, 6, 8]
+    best = max(judged, key=lambda entry: entry["validation_accuracy"])
+    assert result.best_epoch == best["epoch"]
+    assert result.validation_accuracy > 3 * 100 / 8, "eight ways, well above chance"
+    names = load_checkpoint(settings.out).weights
+    assert all(name.startswith("backbone.") for name in names), "the classifier is not kept"
+
+
+def test_a_resumed_pretraining_ends_with_the_same_weights(settings, tmp_path, monkeypatch):
+    pretrain(settings)
+    stopped = replace(settings, out=tmp_path / "stopped")
+    train_epoch, epochs = pretraining._Trainer._train_epoch, []
+
+    def stop_once_in_the_third(self, epoch, *arguments):
+        epochs.append(epoch)
+        if epochs == [1, 2, 3]:
+            raise KeyboardInterrupt
+        return train_epoch(self, epoch, *arguments)
+
+    monkeypatch.setattr(pretraining._Trainer, "_train_epoch", stop_once_in_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(stopped)
+    pretrain(replace(stopped, resume=True))
+    assert epochs == [1, 2, 3, 3, 4]
+    for name, value in weights(settings.out / "last").items():
+        assert torch.equal(value, weights(stopped.out / "last")[name]), name
+
+
+def test_a_time_budget_ends_the_training_whatever_the_epochs(settings):
+    result = pretrain(replace(settings, epochs=10**6, minutes=0.02))
+    assert 1 <= result.epochs < 10**4
+    assert result.seconds > 1.2
+
+
+def test_schedules_are_functions_of_the_share_that_is_done():
+    drops = [0.5, 0.75]
+    assert [share_of_rate("step", done, drops, 0.1) for done in (0, 0.5, 0.8)] == pytest.approx(
+        [1, 0.1, 0.01]
+    )
+    assert share_of_rate("cosine", 0.5, [], 0.1) == pytest.approx(0.5)
+    assert share_of_rate("constant", 0.9, drops, 0.1) == 1
+
+
+def test_meta_training_starts_from_a_pretrained_backbone_and_refuses_another(settings, tmp_path):
+    pretrain(settings)
+    train = TrainSettings(
+        store=settings.store,
+        out=tmp_path / "meta",
+        init=settings.out,
+        width=8,
+        way=3,
+        query=3,
+        epochs=1,
+        tasks_per_epoch=1,
+        validation_tasks=1,
+        outer_lr=1e-30,
+        weight_decay=0.0,
+        normalization="frozen",
+    )
+    meta_train(train)
+    start = weights(settings.out)
+    for name, value in weights(train.out).items():
+        if name.startswith("backbone."):
+            torch.testing.assert_close(value, start[name])
+    with pytest.raises(UsageError, match="has width 8, but this run needs 16"):
+        meta_train(replace(train, width=16, out=tmp_path / "other"))
+
+
+def test_evaluating_a_pretrained_checkpoint_reports_nearest_centroid(settings):
+    pretrain(settings)
+    asked = EvaluateSettings(checkpoint=settings.out, tasks=10, query=3)
+    result = evaluate(asked)
+    assert (result["head"], result["inner_steps"], result["adapt"]) == ("cosine", 0, "nothing")
+    assert result["accuracy"] > 40
+    assert evaluate(replace(asked, head="euclidean"))["head"] == "euclidean"
+    adapted = evaluate(replace(asked, head="zero", inner_steps=2))
+    assert adapted["inner_steps"] == 2
+
+
+def test_a_diverging_rate_is_reported(settings):
+    with pytest.raises(DivergedError, match="try a smaller --lr"):
+        pretrain(replace(settings, lr=1e25))
+
+
+def test_augmentation_keeps_shapes_and_range_and_varies_every_image():
+    torch.manual_seed(0)
+    images = torch.rand(1, 3, 32, 32).expand(8, -1, -1, -1)
+    for crop in ("resized", "padded", "none"):
+        varied = augment(images, PretrainSettings(crop=crop))
+        assert varied.shape == images.shape
+        assert 0 <= varied.min() <= varied.max() <= 1
+        assert len({round(float(image.sum()), 3) for image in varied}) == 8
+
+
+def test_without_crop_and_jitter_an_image_stays_or_is_mirrored():
+    torch.manual_seed(0)
+    images = torch.rand(32, 1, 16, 16)
+    mirrored = augment(images, PretrainSettings(crop="none", jitter=0.0))
+    same = [torch.allclose(a, b, atol=1e-5) for a, b in zip(images, mirrored, strict=True)]
+    flipped = [
+        torch.allclose(a, b.flip(2), atol=1e-5) for a, b in zip(images, mirrored, strict=True)
+    ]
+    assert all(a != b for a, b in zip(same, flipped, strict=True))
+    assert 5 < sum(flipped) < 27
+    untouched = augment(images, PretrainSettings(crop="none", jitter=0.0, flip=False))
+    assert torch.equal(untouched, images)
+
+
+def test_a_resized_crop_shows_a_part_of_the_image_enlarged():
+    torch.manual_seed(0)
+    ramp = torch.linspace(0, 1, 64).expand(256, 1, 64, 64)
+    crops = augment(ramp, PretrainSettings(jitter=0.0, flip=False, smallest_crop=0.25))
+    spans = crops[:, 0, 32].amax(1) - crops[:, 0, 32].amin(1)
+    # area 0.25..1 and aspect 3/4..4/3 make widths from sqrt(0.25 * 3/4) to 1
+    assert spans.min() > 0.4
+    assert spans.min() < 0.55
+    assert spans.max() > 0.95
+
+
+def test_four_rotations_are_quarter_turns_one_after_the_other():
+    images = torch.rand(2, 1, 4, 4)
+    turned = four_rotations(images)
+    assert turned.shape == (8, 1, 4, 4)
+    assert torch.equal(turned[:2], images)
+    assert torch.equal(turned[4:6], images.flip((2, 3)))
+    assert torch.equal(turned[2:4].rot90(3, (2, 3)), images)
