@@ -1,13 +1,15 @@
 """Where to compute, and with what."""
 
 import platform
+import time
 
 import torch
 
 from unicorn_maml import __version__
 from unicorn_maml.errors import UsageError
+from unicorn_maml.settings import Precision
 
-__all__ = ["choose_device", "describe_device", "versions"]
+__all__ = ["choose_device", "describe_device", "matrix_teraflops", "versions"]
 
 
 def choose_device(name: str) -> torch.device:
@@ -30,6 +32,20 @@ def describe_device(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU, {torch.get_num_threads()} threads"
+
+
+def matrix_teraflops(device: torch.device, precision: Precision) -> float:
+    """Measure the device's rate in products of large matrices, in TFLOP/s."""
+    side = 8192 if device.type == "cuda" else 1024
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    best = float("inf")
+    for _ in range(4):
+        started = time.perf_counter()
+        product = a @ b
+        product[0, 0].item()  # waits for the device
+        best = min(best, time.perf_counter() - started)
+    return 2 * side**3 / best / 1e12
 
 
 def versions() -> dict[str, str]:

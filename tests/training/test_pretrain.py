@@ -12,7 +12,7 @@ from unicorn_maml.evaluation.meta_test import evaluate
 from unicorn_maml.settings import EvaluateSettings, PretrainSettings, TrainSettings
 from unicorn_maml.training import pretrain as pretraining
 from unicorn_maml.training.augmentation import augment, four_rotations
-from unicorn_maml.training.checkpoint import load_checkpoint
+from unicorn_maml.training.checkpoint import export_checkpoint, load_checkpoint
 from unicorn_maml.training.meta_train import meta_train
 from unicorn_maml.training.optimizer import share_of_rate
 from unicorn_maml.training.pretrain import pretrain
@@ -177,3 +177,16 @@ def test_four_rotations_are_quarter_turns_one_after_the_other():
     assert torch.equal(turned[:2], images)
     assert torch.equal(turned[4:6], images.flip((2, 3)))
     assert torch.equal(turned[2:4].rot90(3, (2, 3)), images)
+
+
+def test_an_exported_checkpoint_is_small_and_names_no_folder(settings, tmp_path):
+    pretrain(settings)
+    out = tmp_path / "small"
+    export_checkpoint(settings.out, out)
+    assert str(tmp_path) not in (out / "checkpoint.json").read_text()
+    original, copy = weights(settings.out), weights(out)
+    assert original.keys() == copy.keys()
+    for name, value in original.items():
+        torch.testing.assert_close(copy[name], value, rtol=0, atol=float(value.abs().max()) / 250)
+    with pytest.raises(UsageError, match="exists already"):
+        export_checkpoint(settings.out, out)

@@ -14,11 +14,12 @@ from unicorn_maml.settings import (
     CompareSettings,
     DataShowSettings,
     EvaluateSettings,
+    ExportSettings,
     PretrainSettings,
     TrainSettings,
 )
 
-__all__ = ["compare", "data_show", "evaluate", "pretrain", "recorded_settings", "train"]
+__all__ = ["compare", "data_show", "evaluate", "export", "pretrain", "recorded_settings", "train"]
 
 console = Console()
 notes = Console(stderr=True)  # progress and the like: not part of the result
@@ -99,6 +100,15 @@ def evaluate(settings: EvaluateSettings) -> None:
         if name not in ("accuracy", "ci95", "per_task", "versions", "store_checksum"):
             table.add_row(name.replace("_", " "), _shown(value))
     console.print(table)
+
+
+def export(settings: ExportSettings) -> None:
+    """Write a small copy of a checkpoint."""
+    from unicorn_maml.training.checkpoint import export_checkpoint
+
+    export_checkpoint(settings.checkpoint, settings.out)
+    size = sum(file.stat().st_size for file in settings.out.iterdir())
+    console.print(f"Wrote {settings.out}, {size / 1e6:.1f} MB.")
 
 
 def compare(settings: CompareSettings) -> None:

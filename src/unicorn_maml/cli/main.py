@@ -20,6 +20,7 @@ from unicorn_maml.settings import (
     DataShowSettings,
     DemoSettings,
     EvaluateSettings,
+    ExportSettings,
     PretrainSettings,
     TrainSettings,
 )
@@ -69,6 +70,7 @@ add_command(
     commands.compare,
     epilog="Example: unicorn-maml compare runs/unicorn runs/maml --tasks 1000",
 )
+add_command(app, "export", ExportSettings, commands.export)
 add_command(data, "show", DataShowSettings, commands.data_show)
 
 

@@ -1,7 +1,8 @@
 """Checkpoints: a folder with `weights.safetensors`, `checkpoint.json` and, to resume from it,
 `training_state.safetensors`.
 
-Nothing is ever unpickled. Every byte is covered by a checksum, so a changed file is refused.
+Nothing is ever unpickled. Every byte is covered by a checksum, so a changed file is refused. Some
+checkpoints come with the project, in its folder `weights`, and are known by their names alone.
 """
 
 import hashlib
@@ -27,9 +28,17 @@ from unicorn_maml.settings import (
     TrainSettings,
     to_json,
 )
+from unicorn_maml.training.quantization import decode, encode
 
-__all__ = ["Checkpoint", "load_checkpoint", "load_training_state", "save_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "export_checkpoint",
+    "load_checkpoint",
+    "load_training_state",
+    "save_checkpoint",
+]
 
+_SHIPPED = Path(__file__).parents[3] / "weights"
 _FORMAT = "unicorn-maml checkpoint 1"
 _WEIGHTS, _STATE, _DESCRIPTION = (
     "weights.safetensors",
@@ -104,6 +113,23 @@ def save_checkpoint(
         write_json(unfinished / _DESCRIPTION, description)
 
 
+def export_checkpoint(path: Path, out: Path) -> None:
+    """Write a copy that is small (8-bit weights) and names no folder of this machine."""
+    if out.exists():
+        raise UsageError(f"{out} exists already; choose another --out.")
+    folder = _find(path)
+    description = _read_description(folder)
+    settings = description["settings"]
+    settings |= {"store": Path(settings["store"]).name, "out": None}
+    if settings.get("init"):
+        settings["init"] = Path(settings["init"]).name
+    weights = decode(_read(folder, _WEIGHTS, description))
+    with new_folder(out) as unfinished:
+        description["sha256"] = {_WEIGHTS: _write(unfinished / _WEIGHTS, encode(weights))}
+        description["checksum"] = _checksum(description)
+        write_json(unfinished / _DESCRIPTION, description)
+
+
 def load_checkpoint(path: Path) -> Checkpoint:
     """Load a checkpoint folder, or the best checkpoint of a run folder."""
     folder = _find(path)
@@ -119,7 +145,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
             pixel_mean=tuple(description["pixel_mean"]),
             pixel_std=tuple(description["pixel_std"]),
             metrics=description["metrics"],
-            weights=_read(folder, _WEIGHTS, description),
+            weights=decode(_read(folder, _WEIGHTS, description)),
             folder=folder,
         )
     except (KeyError, TypeError) as error:
@@ -135,7 +161,10 @@ def load_training_state(folder: Path) -> dict[str, Tensor]:
 
 
 def _find(path: Path) -> Path:
-    for folder in (path, path / "best", path / "last"):
+    places = [path, path / "best", path / "last"]
+    if path == Path(path.name):
+        places.append(_SHIPPED / path.name)
+    for folder in places:
         recover_folder(folder)
         if (folder / _DESCRIPTION).is_file():
             return folder

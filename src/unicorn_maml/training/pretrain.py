@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
-from unicorn_maml.devices import choose_device, describe_device
+from unicorn_maml.devices import choose_device, describe_device, matrix_teraflops
 from unicorn_maml.errors import DivergedError, UsageError
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import ModelSpec
 from unicorn_maml.methods.centroid import NearestCentroid, centroid_accuracies, frozen_features
 from unicorn_maml.models.build import build_backbone
+from unicorn_maml.models.flops import forward_flops
 from unicorn_maml.settings import Distance, PretrainSettings
 from unicorn_maml.training.augmentation import augment, four_rotations
 from unicorn_maml.training.checkpoint import (
@@ -179,9 +180,17 @@ class _Trainer:
             images_per_second=self.images_per_second,
             seconds=self.seconds,
         )
-        device = describe_device(self.device)
-        self.run.finish({**vars(result), "folder": str(result.folder), "device": device})
+        record = {**vars(result), "folder": str(result.folder)}
+        self.run.finish({**record, "device": describe_device(self.device), **self._rates()})
         return result
+
+    def _rates(self) -> dict[str, float]:
+        """Arithmetic per second, and its share of what the device reaches in matrix products."""
+        shape = self.spec.features
+        flops = 3 * forward_flops(self.model.backbone, shape.channels, shape.size)
+        used = self.images_per_second * flops / 1e12
+        limit = matrix_teraflops(self.device, self.settings.precision)
+        return {"tflops": used, "matrix_tflops": limit, "share_of_matrix_rate": used / limit}
 
     def _share_done(self, epochs: float, seconds: float) -> float:
         """How much of the training lies behind, after so many epochs, seconds into this epoch."""
