@@ -1,5 +1,6 @@
 """Writing files so that a crash at any moment leaves the old version or the new one, never half."""
 
+import errno
 import hashlib
 import json
 import os
@@ -9,13 +10,45 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["new_folder", "read_json", "recover_folder", "sha256_of", "write_json"]
+from unicorn_maml.errors import FileError, UsageError
+
+__all__ = [
+    "check_can_write",
+    "new_folder",
+    "read_json",
+    "read_object",
+    "recover_folder",
+    "sha256_of",
+    "sibling",
+    "write_json",
+]
+
+
+def sibling(path: Path, suffix: str) -> Path:
+    """Return the path beside `path` whose name has `suffix` added."""
+    path = path.absolute()
+    return path.parent / (path.name + suffix)
+
+
+def check_can_write(path: Path | None) -> None:
+    """Refuse a result file that cannot be written, before any work is done for it."""
+    if path is None:
+        return
+    trial = sibling(path, ".new")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise UsageError(f"Cannot write {path} ({error.strerror}); name another file.") from error
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON; the file appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".new")
+    unfinished = sibling(path, ".new")
     try:
         with unfinished.open("w", encoding="utf-8") as file:
             json.dump(value, file, indent=1)
@@ -33,6 +66,17 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that must hold an object."""
+    try:
+        value = read_json(path)
+    except (ValueError, OSError) as error:
+        raise FileError(f"{path} is damaged ({error}); use an unchanged copy.") from error
+    if not isinstance(value, dict):
+        raise FileError(f"{path} is damaged (it holds no object); use an unchanged copy.")
+    return value
+
+
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's bytes."""
     with path.open("rb") as file:
@@ -46,8 +90,8 @@ def new_folder(target: Path) -> Iterator[Path]:
     A folder that is already there is replaced. Should the process die between the two renames,
     `recover_folder` brings the old one back.
     """
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.new")
-    replaced = target.with_name(target.name + ".old")
+    unfinished = sibling(target, f".{os.getpid()}.new")
+    replaced = sibling(target, ".old")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
@@ -63,7 +107,9 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def recover_folder(target: Path) -> None:
-    """Undo a replacement by `new_folder` that was cut off half-way."""
-    replaced = target.with_name(target.name + ".old")
+    """Undo a replacement by `new_folder` that was cut off half-way. For writers only."""
+    replaced = sibling(target, ".old")
     if replaced.is_dir() and not target.exists():
         replaced.rename(target)
+    for abandoned in target.absolute().parent.glob(f"{target.name}.*.new"):
+        shutil.rmtree(abandoned)

@@ -7,7 +7,8 @@ positional argument of the command. This file imports nothing heavy, so help is 
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from unicorn_maml.errors import UsageError
 
@@ -28,8 +29,10 @@ __all__ = [
     "Pooling",
     "Precision",
     "PretrainSettings",
+    "Resampling",
     "Split",
     "TrainSettings",
+    "check_types",
     "to_json",
 ]
 
@@ -53,6 +56,42 @@ def to_json(settings: Any) -> dict[str, Any]:
     return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
+def check_types(settings: Any) -> None:
+    """Refuse values of a wrong type or choice, as a file may hold them; paths may be strings."""
+    hints = get_type_hints(type(settings))
+    for name in (field.name for field in fields(settings)):
+        value = getattr(settings, name)
+        choices = _choices(hints[name])
+        if Path in choices and isinstance(value, str):
+            object.__setattr__(settings, name, Path(value))
+        elif not any(_is_one(value, choice) for choice in choices):
+            wanted = " or ".join(
+                choice.__name__ if isinstance(choice, type) else repr(choice) for choice in choices
+            )
+            raise UsageError(f"{_option(name)} must be {wanted}, not {value!r}.")
+
+
+def _choices(hint: Any) -> list[Any]:
+    """The types, literal values and None that a hint allows."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    if get_origin(hint) in (Union, UnionType):
+        return [choice for part in get_args(hint) for choice in _choices(part)]
+    return [get_origin(hint) or hint]
+
+
+def _is_one(value: Any, choice: Any) -> bool:
+    if not isinstance(choice, type):
+        return type(value) is type(choice) and bool(value == choice)
+    if choice is float:
+        return type(value) in (int, float)
+    return isinstance(value, choice) and not (choice is int and isinstance(value, bool))
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _require(condition: bool, sentence: str) -> None:
     if not condition:
         raise UsageError(sentence)
@@ -62,10 +101,9 @@ def _check_numbers(settings: Any, *, at_least: dict[str, float]) -> None:
     """Refuse numbers below their smallest sensible value; `None` means "take the default"."""
     for name, smallest in at_least.items():
         value = getattr(settings, name)
-        option = f"--{name.replace('_', '-')}"
         _require(
-            value is None or value >= smallest,
-            f"{option} must be at least {smallest}, not {value}.",
+            value is None or smallest <= value < 2**62,
+            f"{_option(name)} must be at least {smallest}, not {value}.",
         )
 
 
@@ -88,13 +126,9 @@ class AdaptationSettings:
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
+        check_types(self)
         _check_numbers(self, at_least={"inner_steps": 0})
         _check_learning_rate("inner-lr", self.inner_lr)
-        _require(
-            self.normalization in get_args(Normalization),
-            f"Unknown normalization {self.normalization!r}; "
-            f"choose one of {', '.join(get_args(Normalization))}.",
-        )
 
 
 _WAY = "classes in a task"
@@ -145,13 +179,18 @@ class TrainSettings:
     outer_optimizer: Annotated[
         Literal["sgd", "adam"], "sgd (Nesterov) from a pre-trained backbone, adam from scratch"
     ] = "sgd"
-    outer_lr: Annotated[float, "learning rate of the meta-parameters"] = 0.001
+    outer_lr: Annotated[
+        float | None,
+        "learning rate of the meta-parameters  [default: 0.002 for convnet4, 0.001 for resnet12]",
+    ] = None
     head_lr_multiplier: Annotated[float, "the head's outer learning rate, times this"] = 1.0
     momentum: Annotated[float, "momentum of sgd"] = 0.9
     weight_decay: Annotated[float, "outer weight decay"] = 5e-4
     schedule: Annotated[Literal["step", "cosine", "constant"], "course of the outer rate"] = "step"
     decay_every: Annotated[int, "epochs between the drops of the step schedule"] = 20
-    decay: Annotated[float, "factor of each drop"] = 0.1
+    decay: Annotated[
+        float | None, "factor of each drop  [default: 0.5 for convnet4, 0.1 for resnet12]"
+    ] = None
     temperature: Annotated[float, "divides the query logits in the outer loss"] = 0.5
     validation_tasks: Annotated[int, "meta-validation tasks after every epoch"] = 200
     patience: Annotated[int, "stop after this many epochs without a better one (0: never)"] = 0
@@ -160,12 +199,18 @@ class TrainSettings:
     precision: Annotated[Precision, _PRECISION] = "float32"
 
     def __post_init__(self) -> None:
+        check_types(self)
+        # The paper's rates, which depend on the backbone.
+        rate, decay = (0.002, 0.5) if self.backbone == "convnet4" else (0.001, 0.1)
+        object.__setattr__(self, "outer_lr", rate if self.outer_lr is None else self.outer_lr)
+        object.__setattr__(self, "decay", decay if self.decay is None else self.decay)
         counts = ["shot", "query", "width", "epochs", "tasks_per_epoch", "task_batch"]
         counts += ["decay_every", "validation_tasks"]
         _check_numbers(self, at_least=dict.fromkeys(counts, 1))
         _check_numbers(self, at_least={"way": 2, "patience": 0, "seed": 0, "weight_decay": 0})
         _require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")
         _check_learning_rate("outer-lr", self.outer_lr)
+        _check_learning_rate("decay", self.decay)
         _check_learning_rate("temperature", self.temperature)
         _check_learning_rate("head-lr-multiplier", self.head_lr_multiplier)
         _require(
@@ -174,6 +219,14 @@ class TrainSettings:
             f"({self.task_batch}).",
         )
         _ = self.adaptation
+
+    @property
+    def folder(self) -> Path:
+        """The run folder: --out, or a name made of the settings that tell most runs apart."""
+        name = (
+            f"{self.method}-{self.backbone}-{Path(self.store).name}-{self.way}way-{self.shot}shot"
+        )
+        return self.out or Path("runs") / f"{name}-seed{self.seed}"
 
     @property
     def adaptation(self) -> AdaptationSettings:
@@ -234,6 +287,7 @@ class PretrainSettings:
     adaptation: ClassVar[AdaptationSettings] = AdaptationSettings(normalization="frozen")
 
     def __post_init__(self) -> None:
+        check_types(self)
         counts = ["width", "epochs", "batch_size", "select_tasks", "select_every"]
         _check_numbers(self, at_least=dict.fromkeys(counts, 1))
         _check_numbers(self, at_least={"seed": 0, "weight_decay": 0, "mixup": 0, "rotation": 0})
@@ -251,8 +305,15 @@ class PretrainSettings:
             f"--smallest-crop must be in 0..1, not {self.smallest_crop}.",
         )
         _check_learning_rate("lr", self.lr)
+        _check_learning_rate("decay", self.decay)
         _check_learning_rate("minutes", self.minutes)
         _ = self.decay_shares
+
+    @property
+    def folder(self) -> Path:
+        """The run folder: --out, or a name made of the settings that tell most runs apart."""
+        name = f"pretrained-{self.backbone}-{Path(self.store).name}-seed{self.seed}"
+        return self.out or Path("runs") / name
 
     @property
     def decay_shares(self) -> list[float]:
@@ -286,8 +347,10 @@ class _TestSettings:
     device: Annotated[str, _DEVICE] = "auto"
     precision: Annotated[Precision, _PRECISION] = "float32"
     json: Annotated[Path | None, _JSON] = None
+    resume: Annotated[bool, "continue the interrupted work for the --json file"] = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         _check_numbers(self, at_least={"tasks": 1, "way": 2, "shot": 1, "query": 1, "seed": 0})
         _check_numbers(self, at_least={"inner_steps": 0})
         _check_learning_rate("inner-lr", self.inner_lr)
@@ -304,7 +367,6 @@ class EvaluateSettings(_TestSettings):
         "`cosine` and `euclidean` adapt nothing and take the class of the nearest centroid"
         + _AS_TRAINED,
     ] = None
-    resume: Annotated[bool, "continue the interrupted evaluation in the --json file"] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,6 +393,7 @@ class DemoSettings:
     json: Annotated[Path | None, _JSON] = None
 
     def __post_init__(self) -> None:
+        check_types(self)
         _check_numbers(self, at_least={"epochs": 1, "tasks": 1, "permutation_tasks": 1, "seed": 0})
 
 
@@ -339,7 +402,9 @@ class DataPrepareSettings:
     """Build a store from folders and archives of images, without unpacking them to disk."""
 
     sources: Annotated[list[Path], "folders, zip, tar and npz archives that hold the data set"]
-    dataset: Annotated[DataSetKind, "what the data set is; `folder` is any tree of class folders"]
+    dataset: Annotated[
+        DataSetKind, "which data set it is; `folder` is any tree of class folders"
+    ] = "folder"
     out: Annotated[Path | None, "store folder to make; needed  [a store in it is replaced]"] = None
     size: Annotated[
         int | None, "side of the images  [default: 84; omniglot 28; cifar-fs and fc100 32]"
@@ -362,6 +427,7 @@ class DataPrepareSettings:
     json: Annotated[Path | None, _JSON] = None
 
     def __post_init__(self) -> None:
+        check_types(self)
         _require(bool(self.sources), "Name at least one folder or archive of images.")
         _require(self.out is not None, "Say where the store is to be made, with --out FOLDER.")
         _check_numbers(self, at_least={"size": 8, "seed": 0})

@@ -269,6 +269,56 @@ def test_adapting_the_head_alone_is_gradient_descent_on_fixed_features():
             torch.testing.assert_close(logits[number], expected)
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_with_the_head_alone_adapting_the_backbone_still_gets_a_meta_gradient(order):
+    tasks = random_tasks(1)
+    method = make(convnet(), adapt="head", order=order, normalization="frozen").train()
+    ours = meta_gradients(method, tasks)
+    naive = copy.deepcopy(method)
+    naive.backbone.eval()
+    start = [value.detach() for value in naive.head.parameters()]
+    weight, bias = (value.clone().requires_grad_() for value in start)
+    support = naive.backbone(tasks.support_images[0])
+    fixed = support if order == 2 else support.detach()
+    current = (weight, bias)
+    for _ in range(3):
+        loss = F.cross_entropy(fixed @ current[0].T + current[1], tasks.support_labels[0])
+        gradients = torch.autograd.grad(loss, current, create_graph=order == 2)
+        current = tuple(v - 0.2 * g for v, g in zip(current, gradients, strict=True))
+    query = naive.backbone(tasks.query_images[0]) @ current[0].T + current[1]
+    naive.zero_grad()
+    F.cross_entropy(query / TEMPERATURE, tasks.query_labels[0]).backward()
+    for name, value in naive.backbone.named_parameters():
+        torch.testing.assert_close(ours[f"backbone.{name}"], value.grad)
+    torch.testing.assert_close(ours["head.weight"], weight.grad)
+
+
+def test_looking_at_a_step_changes_nothing():
+    tasks = random_tasks(2)
+    for policy in POLICIES:
+        method = make(convnet(), normalization=policy)
+        results, modes = [], []
+
+        def look(_step, state, modes=modes):
+            modes.append(torch.is_grad_enabled())
+            state.logits(tasks.query_images)
+
+        for on_step in (None, look):
+            with torch.no_grad():
+                adapted = adapt(
+                    method.backbone,
+                    method.head(3),
+                    tasks.support_images,
+                    tasks.support_labels,
+                    method.adaptation,
+                    on_step=on_step,
+                )
+            results.append([*adapted.values.values(), *adapted.statistics.values()])
+        assert modes == [False] * 4
+        for first, second in zip(*results, strict=True):
+            assert torch.equal(first, second)
+
+
 def test_every_step_is_seen_from_zero_to_the_last():
     tasks = random_tasks(2)
     method = make(convnet(), inner_steps=3)
@@ -364,6 +414,14 @@ def test_a_batch_norm_layer_without_running_averages_is_refused_with_a_sentence(
 def test_a_diverging_rate_is_reported_with_its_step_and_a_smaller_rate():
     method = make(mlp(), inner_lr=1e200, inner_steps=5).eval()
     with pytest.raises(DivergedError, match=r"after [1-5] inner steps.*such as 1e\+199"):
+        method(random_tasks(1))
+
+
+def test_weights_that_are_not_finite_are_not_blamed_on_the_inner_rate():
+    method = make(mlp()).eval()
+    with torch.no_grad():
+        method.backbone.hidden.weight.fill_(float("nan"))
+    with pytest.raises(DivergedError, match=r"before the first inner step.*--outer-lr"):
         method(random_tasks(1))
 
 

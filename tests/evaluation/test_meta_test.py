@@ -1,6 +1,7 @@
 """Meta-testing: intervals, independence of tasks, comparisons, interruptions."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import torch
 
 from conftest import make_store
 from unicorn_maml.data.batches import TaskLoader
+from unicorn_maml.data.store import write_store
 from unicorn_maml.data.tasks import TaskSampler
-from unicorn_maml.errors import UsageError
-from unicorn_maml.evaluation.meta_test import compare, evaluate, prepare
+from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.evaluation.meta_test import compare, evaluate, prepare, write_result
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.scoring import predict
 from unicorn_maml.settings import CompareSettings, EvaluateSettings, TrainSettings
@@ -58,6 +60,7 @@ def test_the_interval_is_196_population_deviations_over_the_root_of_the_tasks():
 def test_a_result_holds_every_setting_and_the_accuracies_in_percent(runs, tmp_path):
     file = tmp_path / "result.json"
     result = evaluate(ask(runs["unicorn"], json=file, normalization="support", inner_lr=0.05))
+    write_result(file, result)
     assert json.loads(file.read_text()) == result
     assert result["accuracy"] == pytest.approx(np.mean(result["per_task"]))
     assert result["ci95"] == pytest.approx(1.96 * np.std(result["per_task"]) / 12**0.5)
@@ -78,36 +81,108 @@ def test_no_task_depends_on_the_tasks_before_or_beside_it(runs, policy):
     torch.testing.assert_close(predict(test.method, test.loader.load([5]))[0], alone)
 
 
-def test_compare_reports_the_paired_difference_on_identical_tasks(runs, tmp_path):
-    asked = CompareSettings(
-        first=runs["unicorn"], second=runs["maml"], tasks=10, query=3, json=tmp_path / "c.json"
-    )
-    result = compare(asked)
+def test_compare_reports_the_paired_difference_on_identical_tasks(runs):
+    result = compare(CompareSettings(first=runs["unicorn"], second=runs["maml"], tasks=10, query=3))
     for name, run in (("first", runs["unicorn"]), ("second", runs["maml"])):
         assert result[name]["per_task"] == evaluate(ask(run, tasks=10))["per_task"]
     paired = np.subtract(result["first"]["per_task"], result["second"]["per_task"])
     assert result["difference"] == pytest.approx(paired.mean())
     assert result["difference_ci95"] == pytest.approx(1.96 * paired.std() / 10**0.5)
-    assert json.loads(asked.json.read_text()) == result
+
+
+def interrupt(*_progress):
+    raise KeyboardInterrupt
 
 
 def test_an_interrupted_evaluation_keeps_its_tasks_and_resumes(runs, tmp_path):
     whole = evaluate(ask(runs["unicorn"], tasks=40))["per_task"]
-    asked = ask(runs["unicorn"], tasks=40, json=tmp_path / "part.json")
-
-    def interrupt(*_progress):
-        raise KeyboardInterrupt
-
+    asked = ask(runs["unicorn"], tasks=40, json=tmp_path / "result.json")
     with pytest.raises(KeyboardInterrupt):
         evaluate(asked, interrupt)
-    kept = json.loads(asked.json.read_text())
-    assert 0 < kept["tasks"] < 40
-    assert kept["per_task"] == whole[: kept["tasks"]]
-    assert evaluate(replace(asked, resume=True))["per_task"] == pytest.approx(whole)
-    with pytest.raises(UsageError, match=r"was made with inner_lr 0\.1, not 0\.2"):
+    assert not asked.json.exists(), "half a result is not a result"
+    (kept,) = json.loads((tmp_path / "result.json.part").read_text())
+    assert 0 < len(kept["per_task"]) < 40
+    assert kept["per_task"] == whole[: len(kept["per_task"])]
+    with pytest.raises(UsageError, match=r"had inner_lr 0\.1, not 0\.2"):
         evaluate(replace(asked, resume=True, inner_lr=0.2))
+    # The number of tasks that was asked for first is not forgotten.
+    result = evaluate(replace(asked, resume=True, tasks=5))
+    assert result["per_task"] == pytest.approx(whole)
+    write_result(asked.json, result)
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_an_interrupted_evaluation_leaves_an_earlier_result_alone(runs, tmp_path):
+    file = tmp_path / "result.json"
+    write_result(file, evaluate(ask(runs["unicorn"])))
+    before = file.read_text()
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(ask(runs["unicorn"], json=file, seed=1, tasks=40), interrupt)
+    assert file.read_text() == before
+
+
+def test_an_evaluation_does_not_resume_with_other_weights(runs, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(runs["unicorn"], run)
+    asked = ask(run, tasks=40, json=tmp_path / "result.json")
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(asked, interrupt)
+    shutil.rmtree(run / "best")
+    shutil.copytree(runs["maml"] / "best", run / "best")
+    with pytest.raises(UsageError, match="The interrupted work had"):
+        evaluate(replace(asked, resume=True))
+
+
+def test_an_interrupted_comparison_resumes(runs, tmp_path):
+    asked = CompareSettings(
+        first=runs["unicorn"], second=runs["maml"], tasks=40, query=3, json=tmp_path / "c.json"
+    )
+    whole = compare(asked)
+    calls = []
+
+    def stop_in_the_second(*progress):
+        calls.append(progress)
+        if progress[0] > 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(asked, stop_in_the_second)
+    resumed = compare(replace(asked, resume=True))
+    for name in ("first", "second"):
+        assert resumed[name]["per_task"] == pytest.approx(whole[name]["per_task"])
+
+
+def test_resume_needs_a_file_and_something_to_resume(runs, tmp_path):
     with pytest.raises(UsageError, match="name it with --json"):
         evaluate(ask(runs["unicorn"], resume=True))
+    with pytest.raises(UsageError, match="There is nothing to resume for"):
+        evaluate(ask(runs["unicorn"], resume=True, json=tmp_path / "none.json"))
+    (tmp_path / "bad.json.part").write_text("[5]")
+    with pytest.raises(FileError, match="is damaged"):
+        evaluate(ask(runs["unicorn"], resume=True, json=tmp_path / "bad.json"))
+
+
+def test_split_seed_and_what_adapts_are_heeded(runs):
+    results = [
+        evaluate(ask(runs["unicorn"], **options))["per_task"]
+        for options in ({}, {"split": "base"}, {"seed": 1}, {"adapt": "head"}, {"inner_steps": 0})
+    ]
+    assert all(result != results[0] for result in results[1:])
+
+
+def test_images_are_normalised_as_in_training_whatever_the_store(runs, tmp_path, small_store):
+    brighter = np.minimum(np.asarray(small_store.images, np.int64) + 30, 255).astype(np.uint8)
+    store = write_store(
+        tmp_path / "brighter", brighter, small_store.classes, source="", preprocessing=""
+    )
+    checkpoint = load_checkpoint(runs["maml"])
+    test = prepare(checkpoint, ask(runs["maml"], store=str(store.folder)))
+    image = test.loader.load([0]).support_images[0, 0]
+    row = test.loader.sampler.rows([0]).support[0, 0]
+    mean, std = small_store.pixel_mean[0], small_store.pixel_std[0]
+    expected = (torch.from_numpy(brighter[row]).permute(2, 0, 1).double() / 255 - mean) / std
+    torch.testing.assert_close(image.double(), expected, rtol=1e-4, atol=1e-4)
+    assert store.pixel_mean != small_store.pixel_mean
 
 
 def test_any_number_of_ways_works_with_a_shared_zero_or_average_head(runs):

@@ -76,6 +76,13 @@ def test_resnet12_maps_shrink_from_84_to_5():
     assert sides == [(64, 42, 42), (160, 21, 21), (320, 10, 10), (640, 5, 5)]
 
 
+def test_resnet12_drops_values_after_two_blocks_and_squares_after_the_others():
+    drops = [block.drop for block in ResNet12().blocks]
+    assert [type(drop) for drop in drops] == [nn.Dropout, nn.Dropout, DropBlock, DropBlock]
+    assert [drop.p for drop in drops[:2]] == [0.1, 0.1]
+    assert [(drop.drop_rate, drop.block_size) for drop in drops[2:]] == [(0.1, 5)] * 2
+
+
 def test_resnet12_convolutions_start_kaiming_normal_by_fan_out_with_gain_root_2():
     torch.manual_seed(0)
     for block in ResNet12().blocks:
@@ -121,6 +128,15 @@ def test_dropblock_drops_at_its_full_rate_after_40000_calls_and_keeps_the_mean()
     expected = 1 - (1 - seed_rate) ** 25
     assert (dropped[:, :, 4:6, 4:6] == 0).float().mean().item() == pytest.approx(expected, rel=0.05)
     assert dropped.mean().item() == pytest.approx(1, abs=1e-5)
+
+
+def test_the_dropblock_rate_grows_linearly():
+    torch.manual_seed(0)
+    layer = DropBlock()
+    layer.calls.fill_(20_000)
+    # On a 5x5 map the square covers all: a channel is dropped at the rate itself, half of 0.1.
+    dropped = (layer(torch.ones(256, 64, 5, 5)).flatten(2) == 0).all(2)
+    assert dropped.float().mean().item() == pytest.approx(0.05, abs=0.006)
 
 
 def test_the_dropblock_clock_starts_at_zero_is_saved_and_counts_training_calls_only():

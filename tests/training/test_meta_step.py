@@ -58,6 +58,15 @@ def test_the_pieces_that_a_batch_is_cut_into_make_no_difference(policy, monkeypa
             torch.testing.assert_close(ours, theirs)
 
 
+def test_the_trained_averages_become_the_mean_of_what_the_tasks_left():
+    method, tasks = make("mixed"), random_tasks(3)
+    left = [make("mixed").train()(tasks[i : i + 1]).statistics for i in range(3)]
+    absorb_statistics(method, add_meta_gradient(method, tasks, temperature=0.5))
+    for name, value in method.backbone.named_buffers():
+        if name in left[0]:
+            torch.testing.assert_close(value, (left[0][name] + left[1][name] + left[2][name]) / 3)
+
+
 def test_running_averages_follow_the_tasks_except_when_frozen():
     tasks = random_tasks(2)
     for policy in ("batch", "support", "mixed", "frozen"):

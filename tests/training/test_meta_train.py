@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,8 +19,10 @@ from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.errors import DivergedError, FileError, UsageError
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.settings import TrainSettings, to_json
+from unicorn_maml.training import checkpoint as checkpoint_file
 from unicorn_maml.training.checkpoint import load_checkpoint
 from unicorn_maml.training.meta_train import meta_train
+from unicorn_maml.training.run import RunFolder
 
 
 @pytest.fixture
@@ -130,9 +134,79 @@ def test_a_run_killed_between_the_two_renames_of_a_checkpoint_recovers(settings)
     meta_train(replace(settings, epochs=3))
     wanted = weights(settings.out / "last")
     (settings.out / "last").rename(settings.out / "last.old")  # the moment between the renames
-    result = meta_train(replace(settings, resume=True))
+    (settings.out / "last.12345.new").mkdir()
+    assert_same(weights(settings.out / "last"), wanted)  # readers find it without touching it
+    assert (settings.out / "last.old").is_dir()
+    trained = []
+    result = meta_train(replace(settings, resume=True), lambda *progress: trained.append(progress))
     assert result.epochs == 3
-    assert_same(weights(settings.out / "last"), wanted)
+    assert not trained, "finished epochs are not done again"
+    folders = sorted(path.name for path in settings.out.iterdir() if path.is_dir())
+    assert folders == ["best", "last"]
+
+
+@pytest.mark.parametrize("kills", range(3))
+def test_a_run_killed_at_any_write_recovers(settings, tmp_path, monkeypatch, kills):
+    """Every rename, and every write of a log line, is a moment at which a process may die."""
+    meta_train(settings)
+    killed = replace(settings, out=tmp_path / "killed")
+    rename, log, moments = Path.rename, RunFolder.log, []
+
+    class Killed(BaseException):
+        pass
+
+    def die_sometimes() -> None:
+        moments.append(1)
+        if len(moments) % 4 == kills + 1 and len(moments) < 16:
+            raise Killed
+
+    def dying_rename(self, target):
+        die_sometimes()
+        return rename(self, target)
+
+    def dying_log(self, entry):
+        log(self, entry)
+        die_sometimes()
+
+    monkeypatch.setattr(Path, "rename", dying_rename)
+    monkeypatch.setattr(RunFolder, "log", dying_log)
+    for _ in range(20):
+        resume = (killed.out / "config.json").is_file()
+        try:
+            meta_train(replace(killed, resume=resume))
+            break
+        except Killed:
+            continue
+    assert len(moments) >= 12
+    assert_same(weights(settings.out / "last"), weights(killed.out / "last"))
+    assert_same(weights(settings.out / "best"), weights(killed.out / "best"))
+    epochs = [json.loads(line)["epoch"] for line in (killed.out / "log.jsonl").open()]
+    assert epochs == [1, 2, 3]
+
+
+def test_resuming_where_there_is_no_run_is_refused(settings):
+    with pytest.raises(UsageError, match=r"There is no run in .* to resume; check --out"):
+        meta_train(replace(settings, resume=True))
+    assert not settings.out.exists()
+
+
+def test_a_checkpoint_can_be_read_while_it_is_being_replaced(settings):
+    readings, stop = [], threading.Event()
+
+    def read():
+        while not stop.is_set():
+            if (settings.out / "last").is_dir():
+                readings.append(load_checkpoint(settings.out / "last").metrics["epoch"])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        meta_train(replace(settings, epochs=30, tasks_per_epoch=2, validation_tasks=1))
+    finally:
+        stop.set()
+        reader.join()
+    assert readings == sorted(readings)
+    assert len(readings) > 10
 
 
 def test_a_finished_run_resumes_to_its_result(settings):
@@ -153,7 +227,7 @@ def test_a_folder_that_holds_another_run_is_refused_and_left_alone(settings):
 
 def test_a_diverging_run_keeps_its_last_good_checkpoint(settings):
     exploding = replace(settings, schedule="step", decay_every=1, decay=1e30, weight_decay=0.0)
-    with pytest.raises(DivergedError, match=r"finite.*Epoch 1 is kept in"):
+    with pytest.raises(DivergedError, match=r"finite.*--outer-lr.*Epoch 1 is kept in"):
         meta_train(exploding)
     assert load_checkpoint(settings.out / "last").metrics["epoch"] == 1
 
@@ -176,6 +250,50 @@ def test_init_takes_the_backbone_and_its_averages_but_never_the_head(settings, t
         if name.startswith("backbone"):
             torch.testing.assert_close(value, first[name])
     assert second["head.weight"].shape == (3, 8)
+
+
+def test_init_brings_its_own_normalisation_of_images(settings, tmp_path):
+    meta_train(settings)
+    other = make_store(tmp_path / "other", classes=30)
+    second = replace(settings, out=tmp_path / "second", init=settings.out, store=str(other.folder))
+    meta_train(replace(second, epochs=1))
+    first = load_checkpoint(settings.out)
+    assert other.pixel_mean != first.pixel_mean
+    assert load_checkpoint(second.out).pixel_mean == first.pixel_mean
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("model/method", "x"),
+        ("model/features/width", -1),
+        ("model/features/width", "a"),
+        ("model/features/pooling", "x"),
+        ("model/features/size", None),
+        ("sha256", []),
+        ("pixel_mean", []),
+        ("pixel_std", [0.0]),
+        ("pixel_mean", "ab"),
+        ("settings/store", 5),
+        ("settings/inner_steps", "many"),
+        ("settings", {"unknown": 1}),
+        ("metrics", 5),
+    ],
+)
+def test_a_checkpoint_that_makes_no_sense_is_refused_whatever_its_checksum(settings, place, value):
+    meta_train(replace(settings, epochs=1))
+    file = settings.out / "best" / "checkpoint.json"
+    description = json.loads(file.read_text())
+    del description["checksum"]
+    *parents, last = place.split("/")
+    target = description
+    for name in parents:
+        target = target[name]
+    target[last] = value
+    description["checksum"] = checkpoint_file._checksum(description)
+    file.write_text(json.dumps(description))
+    with pytest.raises(FileError, match="does not make sense"):
+        load_checkpoint(settings.out)
 
 
 def test_init_refuses_another_backbone_pooling_or_image_size(settings, tmp_path):

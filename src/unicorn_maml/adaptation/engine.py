@@ -56,7 +56,11 @@ class AdaptedTasks:
         )
 
     def logits(self, images: Tensor, *, meta_training: bool = False) -> Tensor:
-        """Logits (T, B, N) of images (T, B, C, H, W), normalised as the policy says."""
+        """Logits (T, B, N) of images (T, B, C, H, W), normalised as the policy says.
+
+        In meta-training, query images that are normalised by their own batch also move the running
+        averages in `statistics`; at meta-test nothing is moved.
+        """
         at_once = tasks_at_once(self.backbone, images)
         if len(images) > at_once:
             pieces = [slice(i, i + at_once) for i in range(0, len(images), at_once)]
@@ -70,8 +74,11 @@ class AdaptedTasks:
         if statistics == "support":
             support_rows = self.support_images.shape[1]
             wide = torch.cat([network.wide(self.support_images), wide])
+        averages = self.statistics
+        if not meta_training:
+            averages = {name: value.clone() for name, value in averages.items()}
         features = network.features(
-            {**_without_head(self.values), **self.constants, **self.statistics},
+            {**_without_head(self.values), **self.constants, **averages},
             wide,
             statistics=statistics,
             support_rows=support_rows,
@@ -124,7 +131,8 @@ def adapt(
         values = _leaves(start, adapting, keep_graph=second_order)
         for step in range(settings.inner_steps):
             if on_step:
-                on_step(step, state(values))
+                with torch.set_grad_enabled(differentiable):
+                    on_step(step, state(values))
             features = network.features(
                 {**_without_head(values), **constants, **statistics},
                 wide_support,
@@ -214,6 +222,11 @@ def _refuse_divergence(losses: Tensor, settings: AdaptationSettings) -> None:
     finite = losses.isfinite().all(1)  # (M,)
     if not finite.all():
         step = int(finite.long().argmin())
+        if step == 0:
+            raise DivergedError(
+                "The support loss was not finite before the first inner step: the weights or the "
+                "images are not; if this was meta-training, try a smaller --outer-lr."
+            )
         raise DivergedError(
             f"The support loss was no longer finite after {step} inner steps at an inner learning "
             f"rate of {settings.inner_lr:g}; try a smaller --inner-lr, such as "

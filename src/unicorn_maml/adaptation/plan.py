@@ -2,8 +2,8 @@
 
 On a GPU one small network leaves the card idle, so as many tasks as fit in memory run together. On
 a CPU tasks are taken together only while what a layer produces stays in the cache: small images
-gain from it, large ones lose. The choice changes results by rounding only, and it depends on shapes
-and never on a clock, so that a run repeats itself exactly.
+gain from it, large ones lose. The choice changes results by rounding only. It never depends on a
+clock, and on a CPU on nothing but shapes, so that a run repeats itself exactly there.
 """
 
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ _BYTES = 4  # of a float32
 # themselves, gradients, and the outputs of functions that are no layers.
 _ALIVE = 3
 _COPIES_OF_PARAMETERS = 4  # values, gradients, the start, a temporary
+_KEPT_PER_STEP = 3  # second order keeps the graph of each step's forward and backward pass
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,22 @@ class _Outputs:
     total: int
 
 
-_measured: WeakKeyDictionary[nn.Module, _Outputs] = WeakKeyDictionary()
+_measured: WeakKeyDictionary[nn.Module, dict[torch.Size, _Outputs]] = WeakKeyDictionary()
 
 
 def tasks_at_once(
-    backbone: nn.Module, images: Tensor, *, more_images: int = 0, memory_limit: int | None = None
+    backbone: nn.Module,
+    images: Tensor,
+    *,
+    more_images: int = 0,
+    kept_steps: int = 0,
+    memory_limit: int | None = None,
 ) -> int:
     """Return how many tasks to run together.
 
     `images` (any, B, C, H, W) show the device, and what a pass has for each task; `more_images` per
-    task may be in memory with them. `memory_limit` is in bytes, by default 60% of a GPU's free
-    memory; a CPU is limited by its cache.
+    task may be in memory with them, and second order keeps the graph of `kept_steps` passes.
+    `memory_limit` is in bytes, by default 60% of what a GPU has free; a CPU goes by its cache.
     """
     if not can_widen(backbone):
         return 1
@@ -54,10 +60,16 @@ def tasks_at_once(
         fitting = _CACHE // (images.shape[1] * largest * _BYTES)
         return max(1, min(_MOST_ON_A_CPU, fitting))
     if memory_limit is None:
-        memory_limit = int(torch.cuda.mem_get_info(images.device)[0] * _SHARE_OF_FREE_MEMORY)
-    count = images.shape[1] + more_images
+        memory_limit = int(_free_memory(images.device) * _SHARE_OF_FREE_MEMORY)
+    count = images.shape[1] * (1 + kept_steps * _KEPT_PER_STEP) + more_images
     fitting = memory_limit // bytes_per_task(backbone, images.shape[2:], count)
     return max(1, min(_MOST_ON_A_GPU, fitting))
+
+
+def _free_memory(device: torch.device) -> int:
+    """Memory that a pass can have: what PyTorch keeps for reuse counts as free."""
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept
 
 
 def bytes_per_task(backbone: nn.Module, image_shape: torch.Size, images: int) -> int:
@@ -68,12 +80,13 @@ def bytes_per_task(backbone: nn.Module, image_shape: torch.Size, images: int) ->
 
 
 def _outputs_per_image(backbone: nn.Module, image_shape: torch.Size) -> _Outputs:
-    if backbone not in _measured:
+    measured = _measured.setdefault(backbone, {})
+    if image_shape not in measured:
         sizes: list[int] = []
         skeleton: nn.Module = backbone.widen(1)  # type: ignore[operator]
         for module in skeleton.modules():
             if not list(module.children()):
                 module.register_forward_hook(lambda _layer, _in, out: sizes.append(out.numel()))
         skeleton.eval()(torch.empty(1, *image_shape, device="meta"))
-        _measured[backbone] = _Outputs(max(sizes), sum(sizes))
-    return _measured[backbone]
+        measured[image_shape] = _Outputs(max(sizes), sum(sizes))
+    return measured[image_shape]

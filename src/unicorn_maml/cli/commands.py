@@ -7,51 +7,41 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from unicorn_maml.errors import FileError, StoppedError
-from unicorn_maml.files import read_json, write_json
+from unicorn_maml.errors import StoppedError
+from unicorn_maml.files import read_object
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import (
     CompareSettings,
-    DataShowSettings,
     EvaluateSettings,
     ExportSettings,
     PretrainSettings,
     TrainSettings,
 )
 
-__all__ = ["compare", "data_show", "evaluate", "export", "pretrain", "recorded_settings", "train"]
+__all__ = ["compare", "evaluate", "export", "pretrain", "recorded_settings", "train"]
 
-console = Console()
-notes = Console(stderr=True)  # progress and the like: not part of the result
+# No markup: what is printed holds names of files and classes, which may look like it.
+console = Console(markup=False, highlight=False)
+notes = Console(markup=False, highlight=False, stderr=True)  # progress: not part of the result
 
 
-def recorded_settings(values: dict[str, Any]) -> dict[str, Any]:
+def recorded_settings(settings: TrainSettings | PretrainSettings) -> dict[str, Any]:
     """With --resume, options that are left open are those that the run began with."""
-    if not values["resume"] or values["out"] is None:
-        return {}
-    config = Path(values["out"]) / "config.json"
-    if not config.is_file():
-        return {}
-    try:
-        recorded = dict(read_json(config))
-    except (ValueError, TypeError) as error:
-        raise FileError(f"{config} is damaged ({error}); choose another --out.") from error
-    return {name: value for name, value in recorded.items() if name in values}
+    config = settings.folder / "config.json"
+    return read_object(config) if settings.resume and config.is_file() else {}
 
 
 def train(settings: TrainSettings) -> None:
     """Meta-train."""
     from unicorn_maml.training.meta_train import meta_train
-    from unicorn_maml.training.run import default_folder
 
-    folder = settings.out or default_folder(settings)
     try:
         with progress_bar("meta-training", notes) as update:
             result = meta_train(settings, update)
     except KeyboardInterrupt:
         raise StoppedError(
             f"Stopped; finished epochs are kept, continue with "
-            f"`unicorn-maml train --out {folder} --resume`."
+            f"`unicorn-maml train --out {settings.folder} --resume`."
         ) from None
     console.print(
         f"Best of {result.epochs} epochs: {result.best_epoch}, with "
@@ -64,16 +54,14 @@ def train(settings: TrainSettings) -> None:
 def pretrain(settings: PretrainSettings) -> None:
     """Pre-train."""
     from unicorn_maml.training import pretrain as room
-    from unicorn_maml.training.run import default_folder
 
-    folder = settings.out or default_folder(settings)
     try:
         with progress_bar("pre-training", notes) as update:
             result = room.pretrain(settings, update)
     except KeyboardInterrupt:
         raise StoppedError(
             f"Stopped; finished epochs are kept, continue with "
-            f"`unicorn-maml pretrain --out {folder} --resume`."
+            f"`unicorn-maml pretrain --out {settings.folder} --resume`."
         ) from None
     console.print(
         f"Best of {result.epochs} epochs: {result.best_epoch}, with "
@@ -92,14 +80,21 @@ def evaluate(settings: EvaluateSettings) -> None:
         with progress_bar("evaluating", notes) as update:
             result = meta_test.evaluate(settings, update)
     except KeyboardInterrupt:
-        kept = f"; finished tasks are in {settings.json}, add --resume" if settings.json else ""
-        raise StoppedError(f"Stopped{kept}.") from None
+        raise StoppedError(_stopped(settings.json)) from None
     table = Table("", "value", title="Meta-test", show_header=False)
     table.add_row("accuracy", f"{result['accuracy']:.2f} ± {result['ci95']:.2f} %")
     for name, value in result.items():
-        if name not in ("accuracy", "ci95", "per_task", "versions", "store_checksum"):
+        if name not in _NOT_SHOWN:
             table.add_row(name.replace("_", " "), _shown(value))
     console.print(table)
+    meta_test.write_result(settings.json, result)
+
+
+def _stopped(file: Path | None) -> str:
+    return f"Stopped; add --resume to continue for {file}." if file else "Stopped."
+
+
+_NOT_SHOWN = {"accuracy", "ci95", "per_task", "versions", "store_checksum", "weights_sha256"}
 
 
 def export(settings: ExportSettings) -> None:
@@ -119,49 +114,18 @@ def compare(settings: CompareSettings) -> None:
         with progress_bar("comparing", notes) as update:
             result = meta_test.compare(settings, update)
     except KeyboardInterrupt:
-        raise StoppedError("Stopped; nothing was written.") from None
+        raise StoppedError(_stopped(settings.json)) from None
     first, second = result["first"], result["second"]
     table = Table("", "first", "second", title=f"{first['tasks']} identical tasks")
     scores = [f"{each['accuracy']:.2f} ± {each['ci95']:.2f} %" for each in (first, second)]
     table.add_row("accuracy", *scores)
+    difference = f"{result['difference']:+.2f} ± {result['difference_ci95']:.2f} points"
+    table.add_row("first minus second (paired)", difference, "")
     for name in first:
-        if name not in ("accuracy", "ci95", "per_task", "versions", "store_checksum", "tasks"):
+        if name not in _NOT_SHOWN | {"tasks"}:
             table.add_row(name.replace("_", " "), _shown(first[name]), _shown(second[name]))
     console.print(table)
-    console.print(
-        f"First minus second: {result['difference']:+.2f} ± {result['difference_ci95']:.2f} points "
-        "(paired, 95%)."
-    )
-
-
-def data_show(settings: DataShowSettings) -> None:
-    """Describe a store."""
-    from unicorn_maml.data.sources import open_store
-
-    store = open_store(settings.store)
-    store.verify()
-    splits = {}
-    table = Table("split", "classes", "images", "images per class", title=str(store.folder))
-    for split in ("base", "validation", "novel"):
-        counts = [entry.count for entry in store.classes_of(split)]
-        splits[split] = {"classes": len(counts), "images": sum(counts)}
-        per_class = f"{min(counts)} to {max(counts)}" if counts else "-"
-        table.add_row(split, str(len(counts)), str(sum(counts)), per_class)
-    console.print(table)
-    console.print(f"{store.size}x{store.size} pixels, {store.channels} channels; checksum is right")
-    console.print(f"source: {store.source}")
-    console.print(f"preprocessing: {store.preprocessing}")
-    if settings.json:
-        description = {
-            "folder": str(store.folder),
-            "splits": splits,
-            "size": store.size,
-            "channels": store.channels,
-            "source": store.source,
-            "preprocessing": store.preprocessing,
-            "checksum": store.checksum,
-        }
-        write_json(settings.json, description)
+    meta_test.write_result(settings.json, result)
 
 
 def _shown(value: Any) -> str:

@@ -8,8 +8,8 @@ from rich.table import Table
 
 from unicorn_maml.cli.commands import console, notes
 from unicorn_maml.errors import StoppedError
-from unicorn_maml.files import write_json
-from unicorn_maml.intervals import mean_interval
+from unicorn_maml.files import check_can_write, write_json
+from unicorn_maml.intervals import Interval, mean_interval
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import DemoSettings, EvaluateSettings, MethodName, TrainSettings
 
@@ -20,6 +20,7 @@ _NAMES: dict[MethodName, str] = {"maml": "MAML", "unicorn": "UNICORN-MAML"}
 
 def demo(settings: DemoSettings) -> None:
     """Train both methods on the same tasks, test both on the same tasks, print one table."""
+    check_can_write(settings.json)
     try:
         results = {method: _train_and_test(method, settings) for method in _NAMES}
     except KeyboardInterrupt:
@@ -27,38 +28,41 @@ def demo(settings: DemoSettings) -> None:
     difference = mean_interval(
         np.subtract(results["unicorn"]["per_task"], results["maml"]["per_task"])
     )
-    table = Table(
-        "",
-        *_NAMES.values(),
-        title=f"ConvNet-4 on glyphs, 5-way 1-shot, {settings.tasks} novel tasks",
-    )
-    for label, key in _ROWS.items():
-        table.add_row(label, *(results[method][key] for method in _NAMES))
-    console.print(table)
-    console.print(f"UNICORN-MAML minus MAML, on the same tasks: {difference} points (95%).")
+    console.print(_table(results, difference, settings))
     example = results["unicorn"]
     console.print(
         f"Settings: {example['inner_steps']} inner steps at {example['inner_lr']:g}, first order, "
         f"{example['normalization']} normalisation, seed {settings.seed}, {example['device']}."
     )
-    console.print(f"The runs are in {settings.out}.")
+    console.print(f"The runs are in {settings.out}.", soft_wrap=True)
     if settings.json:
         paired = {"difference": difference.mean, "difference_ci95": difference.ci95}
         write_json(settings.json, {**results, **paired})
 
 
-_ROWS = {
-    "accuracy (%)": "shown_accuracy",
-    "before adaptation (%)": "shown_before",
-    "best minus worst of 120 label permutations (points)": "shown_spread",
-}
+def _table(
+    results: dict[MethodName, dict[str, Any]], difference: Interval, settings: DemoSettings
+) -> Table:
+    title = f"ConvNet-4 on glyphs, 5-way 1-shot, {settings.tasks} novel tasks"
+    table = Table("", *_NAMES.values(), title=title)
+
+    def row(label: str, name: str) -> None:
+        cells = (Interval(results[m][name], results[m][f"{name}_ci95"]) for m in _NAMES)
+        table.add_row(label, *map(str, cells))
+
+    row("accuracy (%)", "accuracy")
+    row("accuracy before adaptation (%)", "accuracy_before")
+    table.add_row("UNICORN-MAML minus MAML, same tasks (points)", "", str(difference))
+    tasks = settings.permutation_tasks
+    row(f"best minus worst of 120 label permutations ({tasks} tasks)", "best_minus_worst")
+    return table
 
 
 def _train_settings(method: MethodName, settings: DemoSettings) -> TrainSettings:
     return TrainSettings(
         store="glyphs",
         out=settings.out / method,
-        resume=True,
+        resume=(settings.out / method / "config.json").is_file(),
         method=method,
         width=32,
         inner_lr=0.2,
@@ -101,15 +105,14 @@ def _train_and_test(method: MethodName, settings: DemoSettings) -> dict[str, Any
         for scores in iterate_permutation_accuracies(test.method, test.loader, numbers):
             spreads.append(float(scores.max() - scores.min()))
             update(len(spreads), len(numbers), {"spread": float(np.mean(spreads))})
+    unadapted, spread = mean_interval(before.per_task), mean_interval(spreads)
     result = test.result()
-    spread = mean_interval(spreads)
     return {
         **result,
-        "accuracy_before": before.result()["accuracy"],
+        "accuracy_ci95": result["ci95"],
+        "accuracy_before": unadapted.mean,
+        "accuracy_before_ci95": unadapted.ci95,
         "permutation_tasks": len(spreads),
         "best_minus_worst": spread.mean,
         "best_minus_worst_ci95": spread.ci95,
-        "shown_accuracy": str(mean_interval(test.per_task)),
-        "shown_before": str(mean_interval(before.per_task)),
-        "shown_spread": f"{spread} ({len(spreads)} tasks)",
     }

@@ -1,6 +1,7 @@
 """The command `unicorn-maml`."""
 
 import errno
+import io
 import signal
 import sys
 from types import FrameType
@@ -11,12 +12,14 @@ from rich.console import Console
 
 from unicorn_maml import __version__
 from unicorn_maml.cli import commands
+from unicorn_maml.cli.data import data_prepare, data_show
 from unicorn_maml.cli.demo import demo
 from unicorn_maml.cli.options import add_command
 from unicorn_maml.errors import UnicornError
 from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
     CompareSettings,
+    DataPrepareSettings,
     DataShowSettings,
     DemoSettings,
     EvaluateSettings,
@@ -34,7 +37,7 @@ app = typer.Typer(
     help="MAML and UNICORN-MAML for few-shot image classification.",
     epilog="Start with `unicorn-maml demo`: a meta-trained classifier in minutes, no data needed.",
 )
-data = typer.Typer(no_args_is_help=True, help="Look at the images that tasks are drawn from.")
+data = typer.Typer(no_args_is_help=True, help="Make and look at stores of images.")
 app.add_typer(data, name="data")
 
 add_command(app, "demo", DemoSettings, demo)
@@ -71,7 +74,15 @@ add_command(
     epilog="Example: unicorn-maml compare runs/unicorn runs/maml --tasks 1000",
 )
 add_command(app, "export", ExportSettings, commands.export)
-add_command(data, "show", DataShowSettings, commands.data_show)
+add_command(
+    data,
+    "prepare",
+    DataPrepareSettings,
+    data_prepare,
+    epilog="Example: unicorn-maml data prepare mini_imagenet/ --dataset miniimagenet "
+    "--out stores/mini",
+)
+add_command(data, "show", DataShowSettings, data_show)
 
 
 def _version(wanted: bool) -> None:
@@ -93,14 +104,23 @@ def main() -> None:
     """Run the command line; whatever a user can cause ends in one sentence and an exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
     keep_freed_memory()
-    errors = Console(stderr=True)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files need not be printable
+    errors = Console(stderr=True, markup=False, highlight=False)
     try:
         app(standalone_mode=True)
     except UnicornError as error:
-        errors.print(f"[red]Error:[/] {_escape(error)}")
+        errors.print(f"Error: {error}", style="red")
         sys.exit(error.exit_code)
     except OSError as error:
-        errors.print(f"[red]Error:[/] {_escape(_explain(error))}")
+        errors.print(f"Error: {_explain(error)}", style="red")
+        sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        # torch's own class of this name is not imported here, because that takes seconds
+        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
+            raise
+        errors.print("Error: Not enough memory; use smaller images or batches.", style="red")
         sys.exit(1)
 
 
@@ -108,15 +128,11 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> Any:
     raise KeyboardInterrupt
 
 
-def _escape(error: object) -> str:
-    return str(error).replace("[", r"\[")
-
-
 def _explain(error: OSError) -> str:
-    where = f" while writing {error.filename}" if error.filename else ""
+    where = f" ({error.filename})" if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
-            f"No space is left on the disk{where}; free some and continue with --resume "
-            "(what was finished before is kept)."
+            f"No space is left on the disk{where}; free some and run the command again (a run goes "
+            "on with --resume: what was finished is kept)."
         )
-    return f"{error.strerror or error}{': ' + str(error.filename) if error.filename else ''}."
+    return f"{error.strerror or error}{where}; check that the file or folder can be used."

@@ -25,12 +25,12 @@ def add_command(
     settings: type,
     run: Callable[[Any], None],
     *,
-    recall: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    recall: Callable[[Any], dict[str, Any]] | None = None,
     epilog: str | None = None,
 ) -> None:
     """Add a command whose options are the fields of `settings`, which is what `run` is called with.
 
-    `recall`, given all values, may return others for the options that the user left open.
+    `recall`, given the settings, may return other values for the options that the user left open.
     """
     hints = get_type_hints(settings, include_extras=True)
     names = [field.name for field in dataclasses.fields(settings)]
@@ -39,7 +39,7 @@ def add_command(
 
     def command(context: typer.Context, **values: Any) -> None:
         chosen = {name: values[name] for name in names}
-        for name, value in (recall(chosen) if recall else {}).items():
+        for name, value in (recall(settings(**chosen)) if recall else {}).items():
             source = context.get_parameter_source(name)
             if source is not None and source.name == "DEFAULT":
                 chosen[name] = value
@@ -57,6 +57,7 @@ _CONTEXT = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotati
 
 def _parameter(field: "dataclasses.Field[Any]", hint: Any) -> inspect.Parameter:
     value_type, text = get_args(hint)
+    text = text.replace("[", r"\[")  # or else it would be taken for markup, and vanish
     if field.default is dataclasses.MISSING:
         default, info = inspect.Parameter.empty, typer.Argument(help=text, show_default=False)
     else:

@@ -24,7 +24,7 @@ __all__ = ["CLASSES_PER_SPLIT", "IMAGES_PER_CLASS", "VERSION", "draw_glyphs"]
 VERSION = 1  # of the drawings: a change to any of them needs a new number, and a new cache
 CLASSES_PER_SPLIT = {"base": 200, "validation": 50, "novel": 100}
 IMAGES_PER_CLASS = 40
-SMALLEST_SIZE = 16
+SMALLEST_SIZE, LARGEST_SIZE = 16, 256
 
 Floats = NDArray[np.float64]
 Point = tuple[float, float]
@@ -72,8 +72,8 @@ def draw_glyphs(
     """
     if channels not in (1, 3):
         raise UsageError(f"Glyphs have 1 or 3 channels, not {channels}.")
-    if size < SMALLEST_SIZE:
-        raise UsageError(f"Glyphs need a size of at least {SMALLEST_SIZE} pixels, not {size}.")
+    if not SMALLEST_SIZE <= size <= LARGEST_SIZE:
+        raise UsageError(f"Glyphs have {SMALLEST_SIZE} to {LARGEST_SIZE} pixels, not {size}.")
     classes = [
         (f"{split}_{number:03d}", split)
         for split, count in CLASSES_PER_SPLIT.items()

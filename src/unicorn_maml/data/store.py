@@ -5,9 +5,10 @@ their splits and rows, where the images came from and what was done to them.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import IO, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,10 @@ from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import new_folder, read_json, sha256_of, write_json
 from unicorn_maml.settings import Split
 
-__all__ = ["ImageStore", "StoredClass", "write_store"]
+__all__ = ["ImageStore", "StoredClass", "finish_store", "write_array_header", "write_store"]
 
 _FORMAT = "unicorn-maml store 1"
+_CHUNK = 64  # images looked at together
 
 
 @dataclass(frozen=True)
@@ -118,29 +120,45 @@ def write_store(
 ) -> ImageStore:
     """Write a store of `images` (n, H, W, C), sorted by class as `classes` says, and open it."""
     _check_layout(images, classes)
-    mean, std = _base_moments(images, classes)
     with new_folder(folder) as unfinished:
-        _write_array(unfinished / "images.npy", images)
+        with (unfinished / "images.npy").open("wb") as file:
+            write_array_header(file, images.shape)
+            for image in images:
+                file.write(image.tobytes())
+        finish_store(unfinished, classes, source=source, preprocessing=preprocessing)
+    return ImageStore.open(folder)
+
+
+def write_array_header(file: IO[bytes], shape: tuple[int, ...]) -> int:
+    """Write the header of an .npy file of uint8 at its start; return where the pixels begin.
+
+    The pixels follow by plain writes: `np.save` hides the reason when the disk is full.
+    """
+    file.seek(0)
+    header = {"descr": "|u1", "fortran_order": False, "shape": tuple(map(int, shape))}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.tell()
+
+
+def finish_store(
+    folder: Path, classes: Sequence[StoredClass], *, source: str, preprocessing: str
+) -> None:
+    """Describe the images in `folder/images.npy`: their classes, moments and checksum."""
+    images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+    _check_layout(images, classes)
+    with ThreadPoolExecutor(1) as other_core:
+        checksum = other_core.submit(sha256_of, folder / "images.npy")
+        mean, std = _base_moments(images, classes)
         description = {
             "format": _FORMAT,
             "source": source,
             "preprocessing": preprocessing,
             "pixel_mean": mean,
             "pixel_std": std,
-            "checksum": sha256_of(unfinished / "images.npy"),
+            "checksum": checksum.result(),
             "classes": [asdict(entry) for entry in classes],
         }
-        write_json(unfinished / "store.json", description)
-    return ImageStore.open(folder)
-
-
-def _write_array(path: Path, images: NDArray[np.uint8]) -> None:
-    """Write an .npy file like `np.save`, which hides the reason when the disk is full."""
-    with path.open("wb") as file:
-        header = np.lib.format.header_data_from_array_1_0(images)
-        np.lib.format.write_array_header_1_0(file, header)
-        for image in images:
-            file.write(image.tobytes())
+    write_json(folder / "store.json", description)
 
 
 def _base_moments(
@@ -153,10 +171,14 @@ def _base_moments(
     count = 0
     for entry in classes:
         if entry.split == "base":
-            pixels = images[entry.start : entry.start + entry.count].reshape(-1, channels)
-            total += pixels.sum(0, dtype=np.int64)
-            squares += np.square(pixels, dtype=np.int64).sum(0)
-            count += len(pixels)
+            for start in range(entry.start, entry.start + entry.count, _CHUNK):
+                stop = min(start + _CHUNK, entry.start + entry.count)
+                # Over images first: whole rows add up many times faster than triples of channels.
+                pixels = images[start:stop].reshape(stop - start, -1)
+                squared = np.square(pixels, dtype=np.uint16)
+                total += pixels.sum(0, dtype=np.int64).reshape(-1, channels).sum(0)
+                squares += squared.sum(0, dtype=np.int64).reshape(-1, channels).sum(0)
+                count += pixels.size // channels
     if count == 0:  # a store for testing only: nothing was ever trained on it
         return [0.5] * channels, [0.25] * channels
     mean = total / count

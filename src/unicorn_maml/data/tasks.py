@@ -58,7 +58,7 @@ class TaskSampler:
         return TaskRows(classes, by_position[:, :boundary], by_position[:, boundary:])
 
     def _draw(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        # The number goes into the high word of the counter: streams of two tasks never meet.
+        # The number goes into a high word of the counter: streams of two tasks never meet.
         random = np.random.Philox(key=self.seed, counter=[0, 0, number, 0])
         slots = _random_order(random, len(self._classes))[: self.way]
         rows = []

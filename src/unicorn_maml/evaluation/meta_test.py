@@ -1,8 +1,8 @@
 """Meta-testing a checkpoint on numbered tasks."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,13 +11,14 @@ from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.devices import choose_device, describe_device, versions
-from unicorn_maml.errors import UsageError
-from unicorn_maml.files import read_json, write_json
+from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.files import check_can_write, read_json, sibling, write_json
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import METHODS
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.method import Method
 from unicorn_maml.methods.scoring import iterate_accuracies
+from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import (
     AdaptationSettings,
     CompareSettings,
@@ -27,9 +28,7 @@ from unicorn_maml.settings import (
 )
 from unicorn_maml.training.checkpoint import Checkpoint, load_checkpoint
 
-__all__ = ["MetaTest", "compare", "evaluate"]
-
-OnProgress = Callable[[int, int, dict[str, float]], None]
+__all__ = ["MetaTest", "compare", "evaluate", "prepare", "write_result"]
 
 
 @dataclass
@@ -44,8 +43,17 @@ class MetaTest:
     seconds: float = 0.0
     tasks_timed: int = 0
 
-    def run(self, on_progress: OnProgress | None = None) -> None:
-        """Test the remaining tasks; an interrupt leaves what is done in `per_task`."""
+    def run(
+        self,
+        on_progress: OnProgress | None = None,
+        *,
+        done_before: int = 0,
+        all_tasks: int | None = None,
+    ) -> None:
+        """Test the remaining tasks; an interrupt leaves what is done in `per_task`.
+
+        `done_before` and `all_tasks` place this test in a longer work, for the progress shown.
+        """
         started = time.perf_counter()
         numbers = range(len(self.per_task), self.tasks)
         for accuracies in iterate_accuracies(self.method, self.loader, numbers):
@@ -53,9 +61,12 @@ class MetaTest:
             self.tasks_timed += len(accuracies)
             self.seconds = time.perf_counter() - started
             if on_progress:
-                on_progress(
-                    len(self.per_task), self.tasks, {"accuracy": mean_interval(self.per_task).mean}
-                )
+                figures = {"accuracy": mean_interval(self.per_task).mean}
+                on_progress(done_before + len(self.per_task), all_tasks or self.tasks, figures)
+
+    def unfinished(self) -> dict[str, Any]:
+        """Return what another process needs to continue."""
+        return {"record": self.record, "tasks": self.tasks, "per_task": self.per_task}
 
     def result(self) -> dict[str, Any]:
         """Return accuracies in percent, with all that is needed to get them again."""
@@ -130,6 +141,7 @@ def prepare(
         "store": store_name,
         "store_checksum": store.checksum,
         "checkpoint": str(checkpoint.folder),
+        "weights_sha256": checkpoint.weights_sha256,
         "method": checkpoint.spec.method,
         "head": head or METHODS[checkpoint.spec.method].trained_head,
         "backbone": wanted.backbone,
@@ -145,38 +157,13 @@ def _first(chosen: _T | None, default: _T) -> _T:
 
 
 def evaluate(settings: EvaluateSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
-    """Test one checkpoint and return the result; with --json it is also written.
+    """Test one checkpoint and return the result; `write_result` puts it into the --json file.
 
-    An interrupted evaluation writes what it has, and --resume continues from there.
+    An interrupted evaluation leaves its finished tasks beside that file, for --resume.
     """
     test = prepare(load_checkpoint(settings.checkpoint), settings)
-    if settings.resume:
-        test.per_task = _finished_tasks(settings, test.record)[: settings.tasks]
-    try:
-        test.run(on_progress)
-    finally:
-        if settings.json and test.per_task:
-            write_json(settings.json, test.result())
+    _run_all([test], settings, on_progress)
     return test.result()
-
-
-def _finished_tasks(settings: EvaluateSettings, record: dict[str, Any]) -> list[float]:
-    if settings.json is None:
-        raise UsageError("--resume continues the evaluation in a file; name it with --json.")
-    if not settings.json.exists():
-        return []
-    try:
-        earlier = read_json(settings.json)
-        finished = [float(value) for value in earlier["per_task"]]
-    except (ValueError, KeyError, TypeError):
-        raise UsageError(f"{settings.json} is not a result of `evaluate`; name another.") from None
-    for name, value in record.items():
-        if earlier.get(name) != value:
-            raise UsageError(
-                f"{settings.json} was made with {name} {earlier.get(name)}, not {value}; evaluate "
-                "with the same settings, or write to another file."
-            )
-    return finished
 
 
 def compare(settings: CompareSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
@@ -187,24 +174,69 @@ def compare(settings: CompareSettings, on_progress: OnProgress | None = None) ->
     """
     checkpoints = [load_checkpoint(path) for path in (settings.first, settings.second)]
     tests = [prepare(checkpoint, settings, checkpoints[0].settings) for checkpoint in checkpoints]
-    for number, test in enumerate(tests):
-        done_before = number * settings.tasks
-
-        def shifted(
-            done: int, total: int, figures: dict[str, float], add: int = done_before
-        ) -> None:
-            if on_progress:
-                on_progress(add + done, 2 * total, figures)
-
-        test.run(shifted)
+    _run_all(tests, settings, on_progress)
     first, second = (test.result() for test in tests)
     difference = mean_interval(np.subtract(first["per_task"], second["per_task"]))
-    result = {
+    return {
         "first": first,
         "second": second,
         "difference": difference.mean,
         "difference_ci95": difference.ci95,
     }
-    if settings.json:
-        write_json(settings.json, result)
-    return result
+
+
+def write_result(file: Path | None, result: dict[str, Any]) -> None:
+    """Write a finished result, and drop what was kept in case it would be interrupted."""
+    if file is not None:
+        write_json(file, result)
+        _unfinished(file).unlink(missing_ok=True)
+
+
+def _unfinished(file: Path) -> Path:
+    return sibling(file, ".part")
+
+
+def _run_all(
+    tests: list[MetaTest],
+    settings: EvaluateSettings | CompareSettings,
+    on_progress: OnProgress | None,
+) -> None:
+    """Run tests one after the other; whatever stops them, finished tasks are kept for --resume."""
+    check_can_write(settings.json)
+    if settings.resume:
+        _take_up(tests, settings.json)
+    tasks = max(test.tasks for test in tests)
+    for test in tests:
+        test.tasks = tasks
+    try:
+        for number, test in enumerate(tests):
+            test.run(on_progress, done_before=number * tasks, all_tasks=len(tests) * tasks)
+    except BaseException:
+        if settings.json and any(test.per_task for test in tests):
+            write_json(_unfinished(settings.json), [test.unfinished() for test in tests])
+        raise
+
+
+def _take_up(tests: list[MetaTest], file: Path | None) -> None:
+    """Give the tests the accuracies that an interrupted run of them had found."""
+    if file is None:
+        raise UsageError("--resume continues the work for a result file; name it with --json.")
+    kept = _unfinished(file)
+    if not kept.exists():
+        raise UsageError(f"There is nothing to resume for {file}; leave --resume out.")
+    try:
+        for test, earlier in zip(tests, read_json(kept), strict=True):
+            for name, value in test.record.items():
+                if earlier["record"].get(name) != value:
+                    raise UsageError(
+                        f"The interrupted work had {name} {earlier['record'].get(name)}, not "
+                        f"{value}; resume it with the same settings, or leave --resume out."
+                    )
+            test.per_task = [float(value) for value in earlier["per_task"]]
+            test.tasks = max(test.tasks, int(earlier["tasks"]))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise FileError(f"{kept} is damaged; leave --resume out.") from error
+    except ValueError as error:
+        if isinstance(error, UsageError):
+            raise
+        raise FileError(f"{kept} is damaged; leave --resume out.") from error

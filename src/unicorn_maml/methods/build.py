@@ -8,7 +8,7 @@ from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.unicorn import UnicornMAML
 from unicorn_maml.models.build import BackboneSpec, build_backbone
 from unicorn_maml.models.heads import build_head
-from unicorn_maml.settings import AdaptationSettings, HeadKind
+from unicorn_maml.settings import AdaptationSettings, HeadKind, check_types
 
 __all__ = ["METHODS", "ModelSpec", "build_method"]
 
@@ -28,6 +28,9 @@ class ModelSpec:
     method: TrainedBy
     way: int  # slots of a per-slot head
     features: BackboneSpec
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 def build_method(

@@ -8,6 +8,7 @@ ICML 2017; first order by default, with many steps and a pre-trained backbone, a
 from torch import nn
 
 from unicorn_maml.adaptation.engine import adapt
+from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError
 from unicorn_maml.methods.method import Method, Prediction
@@ -45,3 +46,13 @@ class MAML(Method):
                 f"try an --inner-lr smaller than {self.adaptation.inner_lr:g}."
             )
         return Prediction(logits, adapted.statistics)
+
+    def tasks_at_once(self, tasks: TaskBatch) -> int:
+        """How many tasks to put into one call; the graphs of second order take their memory."""
+        second_order = self.training and self.adaptation.order == 2
+        return tasks_at_once(
+            self.backbone,
+            tasks.support_images,
+            more_images=tasks.query_images.shape[1],
+            kept_steps=self.adaptation.inner_steps if second_order else 0,
+        )

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from unicorn_maml.errors import UsageError
 from unicorn_maml.models.convnet4 import ConvNet4
 from unicorn_maml.models.resnet12 import ResNet12
-from unicorn_maml.settings import Backbone, Pooling
+from unicorn_maml.settings import Backbone, Pooling, check_types
 
 __all__ = ["BackboneSpec", "build_backbone"]
 
@@ -19,11 +20,15 @@ class BackboneSpec:
     channels: int
     size: int
 
+    def __post_init__(self) -> None:
+        check_types(self)
+        if (self.width is None) != (self.backbone == "resnet12") or (self.width or 1) < 1:
+            raise UsageError(f"A {self.backbone} cannot have the width {self.width}.")
+
 
 def build_backbone(spec: BackboneSpec) -> ConvNet4 | ResNet12:
     """Make a fresh backbone."""
     if spec.backbone == "resnet12":
         return ResNet12(channels=spec.channels, size=spec.size, pooling=spec.pooling)
-    if spec.width is None:
-        raise ValueError("a ConvNet-4 has a width")
+    assert spec.width is not None
     return ConvNet4(channels=spec.channels, size=spec.size, width=spec.width, pooling=spec.pooling)

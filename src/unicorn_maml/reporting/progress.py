@@ -1,19 +1,19 @@
 """A progress bar with figures beside it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
+from unicorn_maml.progress import OnProgress
+
 __all__ = ["progress_bar"]
 
 
 @contextmanager
-def progress_bar(
-    title: str, console: Console
-) -> Iterator[Callable[[int, int, dict[str, float]], None]]:
+def progress_bar(title: str, console: Console) -> Iterator[OnProgress]:
     """Show a bar while the block runs; give it the number done, the total, and figures to show."""
     columns = (
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),

@@ -7,6 +7,10 @@ checkpoints come with the project, in its folder `weights`, and are known by the
 
 import hashlib
 import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +20,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from unicorn_maml.devices import versions
-from unicorn_maml.errors import FileError, UsageError
-from unicorn_maml.files import new_folder, read_json, recover_folder, write_json
+from unicorn_maml.errors import FileError, UnicornError, UsageError
+from unicorn_maml.files import new_folder, read_json, sibling, write_json
 from unicorn_maml.methods.build import METHODS, ModelSpec, build_method
 from unicorn_maml.methods.method import Method
 from unicorn_maml.models.build import BackboneSpec
@@ -35,6 +39,7 @@ __all__ = [
     "export_checkpoint",
     "load_checkpoint",
     "load_training_state",
+    "refusing_nonsense",
     "save_checkpoint",
 ]
 
@@ -57,6 +62,7 @@ class Checkpoint:
     pixel_std: tuple[float, ...]
     metrics: dict[str, Any]
     weights: dict[str, Tensor]
+    weights_sha256: str
     folder: Path
 
     def method(
@@ -74,13 +80,8 @@ class Checkpoint:
             )
         method = build_method(self.spec, adaptation or self.settings.adaptation, head=head)
         names = method.state_dict().keys()
-        try:
+        with refusing_nonsense(self.folder):
             method.load_state_dict({k: v for k, v in self.weights.items() if k in names})
-        except RuntimeError as error:
-            raise FileError(
-                f"The weights in {self.folder} do not fit the model that its checkpoint.json "
-                "describes; use an unchanged checkpoint folder."
-            ) from error
         return method
 
 
@@ -131,27 +132,49 @@ def export_checkpoint(path: Path, out: Path) -> None:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Load a checkpoint folder, or the best checkpoint of a run folder."""
+    """Load a checkpoint folder, the best checkpoint of a run folder, or one by its name."""
+    try:
+        return _load(path)
+    except (UnicornError, OSError):
+        time.sleep(0.3)  # perhaps a run was just putting a new one in its place
+        return _load(path)
+
+
+def _load(path: Path) -> Checkpoint:
     folder = _find(path)
     description = _read_description(folder)
-    try:
+    with refusing_nonsense(folder):
         model = description["model"]
         spec = ModelSpec(**{**model, "features": BackboneSpec(**model["features"])})
+        kind = PretrainSettings if spec.method == "pretrained" else TrainSettings
+        mean, std = (
+            tuple(float(value) for value in description[name])
+            for name in ("pixel_mean", "pixel_std")
+        )
+        if len(mean) != spec.features.channels or len(std) != len(mean) or min(std) <= 0:
+            raise ValueError("pixel moments do not fit the images")
         return Checkpoint(
             spec=spec,
-            settings=(PretrainSettings if spec.method == "pretrained" else TrainSettings)(
-                **description["settings"]
-            ),
-            pixel_mean=tuple(description["pixel_mean"]),
-            pixel_std=tuple(description["pixel_std"]),
-            metrics=description["metrics"],
+            settings=kind(**description["settings"]),
+            pixel_mean=mean,
+            pixel_std=std,
+            metrics=dict(description["metrics"]),
             weights=decode(_read(folder, _WEIGHTS, description)),
+            weights_sha256=description["sha256"][_WEIGHTS],
             folder=folder,
         )
-    except (KeyError, TypeError) as error:
+
+
+@contextmanager
+def refusing_nonsense(folder: Path) -> Iterator[None]:
+    """Turn whatever an unfit description causes into one sentence."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(
-            f"The checkpoint {folder} was written by another version of unicorn-maml ({error}); "
-            "use the version that its checkpoint.json names."
+            f"The checkpoint {folder} does not make sense ({reason}); perhaps another version of "
+            "unicorn-maml wrote it. Use the version that its checkpoint.json names."
         ) from error
 
 
@@ -164,10 +187,11 @@ def _find(path: Path) -> Path:
     places = [path, path / "best", path / "last"]
     if path == Path(path.name):
         places.append(_SHIPPED / path.name)
-    for folder in places:
-        recover_folder(folder)
-        if (folder / _DESCRIPTION).is_file():
-            return folder
+    for place in places:
+        # `.old` is where a checkpoint is for the moment in which a new one takes its place.
+        for folder in (place, sibling(place, ".old")):
+            if (folder / _DESCRIPTION).is_file():
+                return folder
     if path.is_file():
         raise UsageError(
             f"{path} is a file; a checkpoint is a folder with {_WEIGHTS} and {_DESCRIPTION} "
@@ -200,7 +224,10 @@ def _write(path: Path, tensors: dict[str, Tensor]) -> str:
     """Write tensors and return the SHA-256 of the file."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     content = safetensors.torch.save(contiguous)
-    path.write_bytes(content)
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     return hashlib.sha256(content).hexdigest()
 
 

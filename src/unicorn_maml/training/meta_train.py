@@ -5,7 +5,6 @@ was interrupted at any moment and resumed ends with the same weights as one that
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,12 @@ from unicorn_maml.methods.build import ModelSpec, build_method
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.models.build import BackboneSpec
+from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import PretrainSettings, TrainSettings
 from unicorn_maml.training.checkpoint import (
     load_checkpoint,
     load_training_state,
+    refusing_nonsense,
     save_checkpoint,
 )
 from unicorn_maml.training.meta_step import absorb_statistics, add_meta_gradient
@@ -37,12 +38,9 @@ from unicorn_maml.training.optimizer import (
     restore_optimizer,
     set_learning_rate,
 )
-from unicorn_maml.training.run import RunFolder, default_folder
+from unicorn_maml.training.run import RunFolder
 
-__all__ = ["OnProgress", "TrainResult", "backbone_spec", "meta_train"]
-
-# Called with tasks done, tasks in all, and figures to show.
-OnProgress = Callable[[int, int, dict[str, float]], None]
+__all__ = ["TrainResult", "backbone_spec", "meta_train"]
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,10 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
     method, pixels = _first_model(settings, spec, store)
     method.to(device)
     base, validation = (_loader(settings, store, split, pixels, device) for split in _SPLITS)
-    run = RunFolder(settings.out or default_folder(settings), settings)
+    run = RunFolder(settings)
     trainer = _Trainer(settings, spec, method, pixels, run, base, validation)
     try:
-        if run.last.is_dir():
+        if settings.resume:
             trainer.restore()
         return trainer.train(on_progress)
     except DivergedError as error:
@@ -152,13 +150,17 @@ class _Trainer:
         self.seconds = 0.0
 
     def restore(self) -> None:
-        """Go back to the end of the last saved epoch."""
+        """Go back to the end of the last saved epoch, or to the beginning."""
+        if not self.run.last.is_dir():
+            self.run.forget_after(0)
+            return
         checkpoint = load_checkpoint(self.run.last)
-        self.method.load_state_dict(checkpoint.weights)
-        restore_optimizer(self.optimizer, load_training_state(self.run.last))
-        self.epoch, self.best = checkpoint.metrics["epoch"], checkpoint.metrics["best"]
-        self.seconds = checkpoint.metrics["seconds"]
-        self.run.forget_after(self.epoch)
+        with refusing_nonsense(self.run.last):
+            self.method.load_state_dict(checkpoint.weights)
+            restore_optimizer(self.optimizer, load_training_state(self.run.last))
+            self.epoch, self.best = int(checkpoint.metrics["epoch"]), checkpoint.metrics["best"]
+            self.seconds = float(checkpoint.metrics["run_seconds"])
+            self.run.forget_after(self.epoch)
 
     def train(self, on_progress: OnProgress | None) -> TrainResult:
         while self.epoch < self.settings.epochs and not self._out_of_patience():
@@ -230,14 +232,14 @@ class _Trainer:
         is_best = entry["validation_accuracy"] > self.best["validation_accuracy"]
         if is_best:
             self.best = entry
-        metrics = {**entry, "best": self.best, "seconds": self.seconds}
-        # `best` first: should the process die in between, the epoch is done again, with the same
-        # outcome, because `last` still names the one before.
+        metrics = {**entry, "best": self.best, "run_seconds": self.seconds}
+        # `last` comes last: should the process die before, the epoch is done again, with the same
+        # outcome, and its line in the log is dropped first.
         if is_best:
             self._checkpoint(self.run.best, metrics)
+        self.run.log(entry)
         self._checkpoint(self.run.last, metrics, resumable=True)
         self.epoch = entry["epoch"]
-        self.run.log(entry)
 
     def _checkpoint(self, folder: Path, metrics: dict[str, Any], resumable: bool = False) -> None:
         save_checkpoint(

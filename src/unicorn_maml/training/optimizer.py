@@ -19,6 +19,7 @@ __all__ = [
 
 def build_optimizer(method: MAML, settings: TrainSettings) -> torch.optim.Optimizer:
     """SGD with Nesterov momentum, or Adam; the head's rate is a multiple of the backbone's."""
+    assert settings.outer_lr is not None  # the settings have filled it in
     groups = [
         {"params": list(method.backbone.parameters()), "multiplier": 1.0},
         {"params": list(method.head.parameters()), "multiplier": settings.head_lr_multiplier},
@@ -38,6 +39,8 @@ def set_learning_rate(
     optimizer: torch.optim.Optimizer, settings: TrainSettings, epoch: int
 ) -> float:
     """Set the rate of an epoch (counted from 1) and return the backbone's."""
+    assert settings.outer_lr is not None
+    assert settings.decay is not None
     done = epoch - 1
     drops = range(settings.decay_every, settings.epochs, settings.decay_every)
     shares = [drop / settings.epochs for drop in drops]

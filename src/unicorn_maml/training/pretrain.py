@@ -24,16 +24,18 @@ from unicorn_maml.methods.build import ModelSpec
 from unicorn_maml.methods.centroid import NearestCentroid, centroid_accuracies, frozen_features
 from unicorn_maml.models.build import build_backbone
 from unicorn_maml.models.flops import forward_flops
+from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import Distance, PretrainSettings
 from unicorn_maml.training.augmentation import augment, four_rotations
 from unicorn_maml.training.checkpoint import (
     load_checkpoint,
     load_training_state,
+    refusing_nonsense,
     save_checkpoint,
 )
-from unicorn_maml.training.meta_train import OnProgress, backbone_spec
+from unicorn_maml.training.meta_train import backbone_spec
 from unicorn_maml.training.optimizer import optimizer_state, restore_optimizer, share_of_rate
-from unicorn_maml.training.run import RunFolder, default_folder
+from unicorn_maml.training.run import RunFolder
 
 __all__ = ["PretrainResult", "pretrain"]
 
@@ -71,9 +73,9 @@ def pretrain(settings: PretrainSettings, on_progress: OnProgress | None = None) 
     device = choose_device(settings.device)
     store = open_store(settings.store)
     trainer = _Trainer(settings, store, device)
-    trainer.run = RunFolder(settings.out or default_folder(settings), settings)
+    trainer.run = RunFolder(settings)
     try:
-        if trainer.run.last.is_dir():
+        if settings.resume:
             trainer.restore()
         return trainer.train(on_progress)
     finally:
@@ -151,16 +153,20 @@ class _Trainer:
         )
 
     def restore(self) -> None:
-        """Go back to the end of the last saved epoch."""
+        """Go back to the end of the last saved epoch, or to the beginning."""
+        if not self.run.last.is_dir():
+            self.run.forget_after(0)
+            return
         checkpoint = load_checkpoint(self.run.last)
-        state = load_training_state(self.run.last)
-        heads = {name: state.pop(name) for name in list(state) if not name[0].isdigit()}
-        self.model.load_state_dict({**checkpoint.weights, **heads})
-        restore_optimizer(self.optimizer, state)
-        self.epoch, self.best = checkpoint.metrics["epoch"], checkpoint.metrics["best"]
-        self.seconds = checkpoint.metrics["run_seconds"]
-        self.images_per_second = checkpoint.metrics["images_per_second"]
-        self.run.forget_after(self.epoch)
+        with refusing_nonsense(self.run.last):
+            state = load_training_state(self.run.last)
+            heads = {name: state.pop(name) for name in list(state) if not name[0].isdigit()}
+            self.model.load_state_dict({**checkpoint.weights, **heads})
+            restore_optimizer(self.optimizer, state)
+            self.epoch, self.best = int(checkpoint.metrics["epoch"]), checkpoint.metrics["best"]
+            self.seconds = float(checkpoint.metrics["run_seconds"])
+            self.images_per_second = float(checkpoint.metrics["images_per_second"])
+            self.run.forget_after(self.epoch)
 
     def train(self, on_progress: OnProgress | None) -> PretrainResult:
         while self._share_done(self.epoch, 0.0) < 1:
@@ -319,9 +325,9 @@ class _Trainer:
         metrics = {**entry, "best": self.best, "run_seconds": self.seconds}
         if is_best:
             self._checkpoint(self.run.best, metrics)
+        self.run.log(entry)
         self._checkpoint(self.run.last, metrics, resumable=True)
         self.epoch = entry["epoch"]
-        self.run.log(entry)
 
     def _checkpoint(self, folder: Path, metrics: dict[str, Any], resumable: bool = False) -> None:
         state = None

@@ -2,58 +2,54 @@
 `result.json`."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from unicorn_maml.errors import FileError, UsageError
-from unicorn_maml.files import read_json, recover_folder, write_json
+from unicorn_maml.errors import UsageError
+from unicorn_maml.files import read_object, recover_folder, write_json
 from unicorn_maml.settings import PretrainSettings, TrainSettings, to_json
 
-__all__ = ["RunFolder", "default_folder"]
+__all__ = ["RunFolder"]
 
-# What may differ when a run is continued: neither changes what is computed.
-_FREE = {"out", "resume", "device"}
-
-
-def default_folder(settings: TrainSettings | PretrainSettings) -> Path:
-    """Return a folder name made of the settings that tell most runs apart."""
-    parts = [settings.backbone, Path(settings.store).name]
-    if isinstance(settings, TrainSettings):
-        parts = [settings.method, *parts, f"{settings.way}way", f"{settings.shot}shot"]
-    else:
-        parts = ["pretrained", *parts]
-    return Path("runs") / "-".join([*parts, f"seed{settings.seed}"])
+_NOT_RECORDED = {"out", "resume"}
+_FREE_TO_CHANGE = {"device"}  # when a run is continued: the same is computed anywhere
 
 
 class RunFolder:
     """Opens a new run folder, or one to resume, and keeps its log."""
 
-    def __init__(self, folder: Path, settings: TrainSettings | PretrainSettings):
-        self.folder = folder
-        self.best, self.last = folder / "best", folder / "last"
-        self._log = folder / "log.jsonl"
-        config = {k: v for k, v in to_json(settings).items() if k not in _FREE - {"device"}}
-        if settings.resume and (folder / "config.json").is_file():
+    def __init__(self, settings: TrainSettings | PretrainSettings):
+        self.folder = settings.folder
+        self.best, self.last = self.folder / "best", self.folder / "last"
+        self._log = self.folder / "log.jsonl"
+        self._tensorboard: SummaryWriter | None = None
+        config = {k: v for k, v in to_json(settings).items() if k not in _NOT_RECORDED}
+        if settings.resume:
             self._refuse_other_settings(config)
             recover_folder(self.best)
             recover_folder(self.last)
-        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(
-                f"{folder} already holds a run or other files; continue that run with --resume, or "
-                "choose another --out."
-            )
         else:
-            write_json(folder / "config.json", config)
-        self._tensorboard: SummaryWriter | None = None
+            self._refuse_other_files()
+            write_json(self.folder / "config.json", config)
+
+    def _refuse_other_files(self) -> None:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise UsageError(f"{self.folder} is a file; choose another --out.")
+        # A `.new` file is what a run leaves that was killed before it could begin.
+        if self.folder.is_dir() and any(
+            not path.name.endswith(".new") for path in self.folder.iterdir()
+        ):
+            raise UsageError(
+                f"{self.folder} already holds a run or other files; continue that run with "
+                "--resume, or choose another --out."
+            )
 
     def _refuse_other_settings(self, config: dict[str, Any]) -> None:
-        try:
-            recorded = read_json(self.folder / "config.json")
-        except ValueError as error:
-            raise FileError(f"{self.folder / 'config.json'} is damaged ({error}).") from error
-        for name in sorted((recorded.keys() | config.keys()) - _FREE):
+        if not (self.folder / "config.json").is_file():
+            raise UsageError(f"There is no run in {self.folder} to resume; check --out.")
+        recorded = read_object(self.folder / "config.json")
+        for name in sorted((recorded.keys() | config.keys()) - _FREE_TO_CHANGE):
             if recorded.get(name) != config.get(name):
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(
@@ -77,11 +73,11 @@ class RunFolder:
         if not self._log.exists():
             return
         kept = []
-        for line in self._log.read_text(encoding="utf-8").splitlines():
+        for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 if json.loads(line)["epoch"] <= epoch:
                     kept.append(line)
-            except ValueError:  # a line that was cut off when the process was killed
+            except (ValueError, TypeError, KeyError):  # cut off when the process was killed
                 break
         unfinished = self._log.with_suffix(".new")
         unfinished.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
