@@ -14,12 +14,16 @@ from unicorn_maml.data.prepare import Prepared, prepare_store
 from unicorn_maml.settings import DataPrepareSettings
 
 
-def encoded(number: int = 0, *, size=(12, 12), mode: str = "RGB", format: str = "PNG", **options):
-    """An image file whose pixels depend on its number."""
+def pixels_of(number: int, size=(12, 12), mode: str = "RGB") -> np.ndarray:
+    """The pixels of a made-up image: they depend on its number."""
     shape = (size[1], size[0], 3) if mode == "RGB" else (size[1], size[0])
-    pixels = np.random.default_rng(number).integers(0, 256, shape, dtype=np.uint8)
+    return np.random.default_rng(number).integers(0, 256, shape, dtype=np.uint8)
+
+
+def encoded(number: int = 0, *, size=(12, 12), mode: str = "RGB", format: str = "PNG", **options):
+    """An image file of these pixels."""
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, format, **options)
+    Image.fromarray(pixels_of(number, size, mode)).save(file, format, **options)
     return file.getvalue()
 
 

@@ -12,29 +12,10 @@ from pathlib import Path
 import pytest
 
 from conftest import make_store
-from unicorn_maml.cli.main import main
 from unicorn_maml.training import checkpoint
 
 SMALL = "--width 8 --way 3 --query 3 --inner-steps 2 --tasks-per-epoch 4 --task-batch 2"
 SMALL += " --epochs 2 --validation-tasks 2 --device cpu"
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run a command line; return its exit code, what it printed, and its error sentence."""
-    monkeypatch.setenv("COLUMNS", "300")
-    handler = signal.getsignal(signal.SIGTERM)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        words = [word for each in arguments for word in str(each).split(" ")]
-        monkeypatch.setattr(sys, "argv", ["unicorn-maml", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        printed = capsys.readouterr()
-        return int(stop.value.code or 0), printed.out, printed.err
-
-    yield run
-    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture

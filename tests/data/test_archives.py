@@ -59,7 +59,8 @@ def test_paths_that_lead_out_of_an_archive_are_refused(tmp_path, name):
 
 def test_links_and_devices_in_archives_are_refused(tmp_path):
     entries = []
-    for kind, name in ((tarfile.SYMTYPE, "soft"), (tarfile.LNKTYPE, "hard"), (tarfile.CHRTYPE, "dev")):
+    kinds = {"soft": tarfile.SYMTYPE, "hard": tarfile.LNKTYPE, "dev": tarfile.CHRTYPE}
+    for name, kind in kinds.items():
         entry = tarfile.TarInfo(f"{name}.jpg")
         entry.type, entry.linkname = kind, "/etc/passwd"
         entries.append(entry)
@@ -129,7 +130,7 @@ def test_a_damaged_member_is_named_and_the_others_are_read(tmp_path):
     (tmp_path / "a.zip").write_bytes(content)
     with Sources([tmp_path / "a.zip"]) as sources:
         first, second = sources.members
-        with pytest.raises(FileError, match="cannot be read .*CRC"):
+        with pytest.raises(FileError, match=r"cannot be read .*CRC"):
             sources.read(first)
         assert sources.read(second) == b"BBBB" * 10
 
@@ -143,6 +144,7 @@ def test_names_that_are_not_utf8_are_refused_and_can_be_printed(tmp_path):
         ]
         assert sources.name(sources.members[0]) == r"a.tar: \x1b[31mred.jpg"
     assert shown("plain/né.jpg") == "plain/né.jpg"
+    assert shown("\ud800") == r"\ud800"
 
 
 def test_an_unreadable_folder_is_named_and_the_rest_is_listed(tmp_path, monkeypatch):

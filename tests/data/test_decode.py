@@ -130,6 +130,7 @@ def test_quarter_turns_go_anticlockwise():
         (claiming_size(2, 20_000_000), "cannot be decoded|too"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image of a known format"),
     ],
+    ids=["empty", "text", "cut jpeg", "cut png", "50000", "9000", "long", "postscript"],
 )
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_what_is_no_sound_image_is_refused_with_a_reason(content, reason):

@@ -1,12 +1,23 @@
 """Every kind of data set, in small: where its classes, splits and images are found."""
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from image_trees import class_tree, encoded, prepare, splits_of, write_tar, write_tree, write_zip
+from image_trees import (
+    class_tree,
+    encoded,
+    pixels_of,
+    prepare,
+    splits_of,
+    write_tar,
+    write_tree,
+    write_zip,
+)
 from unicorn_maml.data.archives import Sources
 from unicorn_maml.data.class_lists import cifar100_superclasses, published_splits
 from unicorn_maml.data.kinds.build import KINDS
@@ -99,19 +110,23 @@ def test_without_csvs_wordnet_numbers_and_the_published_lists_decide(tmp_path):
         sources = [folder]
         if form == "archives":
             sources = [
-                write_tar(tmp_path / f"{wnid}.tar", {f"{wnid}_{n}.JPEG": encoded(n) for n in (1, 2)})
+                write_tar(
+                    tmp_path / f"{wnid}.tar", {f"{wnid}_{n}.JPEG": encoded(n) for n in (1, 2)}
+                )
                 for wnid in (*WNIDS.values(), "n99999999")
             ]
-        prepared = prepare(
-            tmp_path / form, *sources, dataset="miniimagenet", on_error="skip"
-        )
+        prepared = prepare(tmp_path / form, *sources, dataset="miniimagenet", on_error="skip")
         assert splits_of(prepared) == {WNIDS[word]: split for word, split in SPLITS.items()}
         assert prepared.not_in_data_set == (1 if form == "folder" else 2)
         assert len(prepared.problems) == 97, "the classes without images are named"
 
 
 def test_tieredimagenet_takes_class_folders(tmp_path):
-    files = {"n01530575/1.jpg": encoded(), "n02099267/1.jpg": encoded(), "n01440764/1.jpg": encoded()}
+    files = {
+        "n01530575/1.jpg": encoded(),
+        "n02099267/1.jpg": encoded(),
+        "n01440764/1.jpg": encoded(),
+    }
     prepared = prepare(
         tmp_path / "store",
         write_tree(tmp_path / "t", files),
@@ -201,7 +216,7 @@ def test_cub_can_be_cut_to_the_bounding_boxes(tmp_path):
     options = {"dataset": "cub", "on_error": "skip", "size": 12}
     prepared = prepare(tmp_path / "store", folder, crop_to_box=True, **options)
     # image 0 is the first of 003.Sooty_Albatross; its box of 12x12 begins at column 3, row 4
-    original = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    original = pixels_of(0, size=(40, 30))
     assert np.array_equal(prepared.store.images[0], original[4:16, 3:15])
     assert "cut to the bounding box" in prepared.store.preprocessing
 
@@ -211,7 +226,7 @@ def test_boxes_of_larger_images_and_missing_boxes_are_refused(tmp_path):
     with pytest.raises(UsageError, match="boxes do not fit the images"):
         prepare(tmp_path / "store", small, dataset="cub", crop_to_box=True)
     (small / "CUB/bounding_boxes.txt").unlink()
-    with pytest.raises(UsageError, match="needs bounding_boxes.txt"):
+    with pytest.raises(UsageError, match=r"needs bounding_boxes.txt"):
         prepare(tmp_path / "store", small, dataset="cub", crop_to_box=True)
 
 
@@ -252,13 +267,19 @@ def test_omniglot_is_the_same_from_npz_and_from_the_official_trees(tmp_path):
 
 
 def _png(pixels: np.ndarray) -> bytes:
-    import io
-
-    from PIL import Image
-
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     return file.getvalue()
+
+
+def test_a_damaged_array_is_refused_as_a_whole(tmp_path):
+    np.savez(tmp_path / "omniglot.npz", **omniglot_arrays())
+    content = bytearray((tmp_path / "omniglot.npz").read_bytes())
+    content[5000] ^= 1  # a pixel: only the checksum at the end of the array tells
+    (tmp_path / "omniglot.npz").write_bytes(content)
+    with pytest.raises(FileError, match=r"images.npy is damaged: it cannot be read"):
+        prepare(tmp_path / "store", tmp_path / "omniglot.npz", dataset="omniglot", size=28)
+    assert not (tmp_path / "store").exists()
 
 
 def test_rotations_are_new_classes(tmp_path):

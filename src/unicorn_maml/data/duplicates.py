@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
+from unicorn_maml.data.archives import shown
 from unicorn_maml.data.listing import SPLITS
 from unicorn_maml.data.store import ImageStore
 
@@ -22,7 +23,7 @@ class Copy:
     row: int  # of the store
 
     def __str__(self) -> str:
-        return f"{self.split} {self.class_name} #{self.number}"
+        return f"{self.split} {shown(self.class_name)} #{self.number}"
 
 
 def find_duplicates(store: ImageStore) -> list[list[Copy]]:

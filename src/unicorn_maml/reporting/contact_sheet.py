@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from unicorn_maml.data.archives import shown
 from unicorn_maml.data.store import ImageStore, StoredClass
 
 __all__ = ["draw_contact_sheet", "write_contact_sheet"]
@@ -60,7 +61,7 @@ def _draw_class(
     enlarge: int,
 ) -> None:
     font = ImageFont.load_default(12)
-    draw.text((_GAP, y + 4), _shorten(entry.name, font), fill=_INK, font=font)
+    draw.text((_GAP, y + 4), _shorten(shown(entry.name), font), fill=_INK, font=font)
     draw.text((_GAP, y + 20), f"{entry.count} images", fill="grey", font=font)
     for column, number in enumerate(_spread(range(entry.count), _IMAGES)):
         pixels = np.array(store.images[entry.start + number])

@@ -216,7 +216,7 @@ class _Trainer:
             for number, rows in enumerate(self._batches()):
                 seconds = time.perf_counter() - started
                 done = self._share_done(epoch - 1 + images_seen / len(self.base), seconds)
-                if done >= 1:
+                if done >= 1 and losses:
                     break
                 rate = settings.lr * share_of_rate(
                     settings.schedule, done, settings.decay_shares, settings.decay

@@ -28,7 +28,9 @@ def list_folder(sources: Sources, settings: DataPrepareSettings) -> Listing:
         elif folders:
             without[tuple(folders)].append(Item(image))
         else:
-            listing.problems.append(sources.problem(image, "lies in no class folder"))
+            listing.problems.append(
+                sources.problem(image, "lies in no class folder; name the folder above it")
+            )
     if with_split:
         for items in without.values():
             reason = "lies in no split folder, but others do; move it into train, val or test"

@@ -1,0 +1,26 @@
+"""Running commands as a user does."""
+
+import signal
+import sys
+
+import pytest
+
+from unicorn_maml.cli.main import main
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Run a command line; return its exit code, what it printed, and its error sentence."""
+    monkeypatch.setenv("COLUMNS", "300")
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        words = [word for each in arguments for word in str(each).split(" ")]
+        monkeypatch.setattr(sys, "argv", ["unicorn-maml", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        printed = capsys.readouterr()
+        return int(stop.value.code or 0), printed.out, printed.err
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
