@@ -51,6 +51,10 @@ def test_a_description_that_does_not_fit_the_images_is_refused(tmp_path):
         ("classes", [{**good["classes"][0], "split": "elsewhere"}, *good["classes"][1:]]),
         ("format", "something else"),
         ("classes", 7),
+        ("classes", [{**good["classes"][0], "start": 0.0}, *good["classes"][1:]]),
+        ("pixel_mean", [0.5, 0.5]),
+        ("pixel_std", [0.0]),
+        ("pixel_std", "x"),
     ):
         (folder / "store.json").write_text(json.dumps({**good, key: value}))
         with pytest.raises(FileError, match="is damaged"):

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -21,13 +21,12 @@ from unicorn_maml.data.pipeline import decode_items
 from unicorn_maml.data.store import ImageStore, StoredClass, finish_store, write_array_header
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import new_folder, recover_folder
+from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import DataPrepareSettings
 
 __all__ = ["Prepared", "list_data_set", "prepare_store"]
 
 _PROBLEMS_SHOWN = 50
-
-Update = Callable[[int, int, dict[str, float]], None]
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Prepared:
         return len(self.store.images) / self.seconds
 
 
-def prepare_store(settings: DataPrepareSettings, update: Update) -> Prepared:
+def prepare_store(settings: DataPrepareSettings, update: OnProgress) -> Prepared:
     """Build a store as the settings say. It appears complete or not at all."""
     start = time.perf_counter()
     kind = KINDS[settings.dataset]
@@ -136,7 +135,7 @@ def _write_images(
     sources: Sources,
     listing: Listing,
     preprocessing: Preprocessing,
-    update: Update,
+    update: OnProgress,
 ) -> tuple[list[Problem], list[StoredClass]]:
     """Decode every listed image into its row; return what was bad, and the classes of the rest."""
     items = [item for each in listing.classes for item in each.items]

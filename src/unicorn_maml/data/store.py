@@ -82,15 +82,21 @@ class ImageStore:
             classes = tuple(StoredClass(**entry) for entry in description["classes"])
             images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
             _check_layout(images, classes)
+            mean, std = (
+                tuple(float(value) for value in description[name])
+                for name in ("pixel_mean", "pixel_std")
+            )
+            if not len(mean) == len(std) == images.shape[3] or not all(0 < s < 255 for s in std):
+                raise ValueError("the pixels' mean and deviation do not fit the images")
             return cls(
                 folder=folder,
                 images=images,
                 classes=classes,
-                source=description["source"],
-                preprocessing=description["preprocessing"],
-                pixel_mean=tuple(float(value) for value in description["pixel_mean"]),
-                pixel_std=tuple(float(value) for value in description["pixel_std"]),
-                checksum=description["checksum"],
+                source=str(description["source"]),
+                preprocessing=str(description["preprocessing"]),
+                pixel_mean=mean,
+                pixel_std=std,
+                checksum=str(description["checksum"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError) as error:
             raise FileError(
@@ -99,11 +105,19 @@ class ImageStore:
 
 
 def _check_layout(images: NDArray[Any], classes: Sequence[StoredClass]) -> None:
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != images.shape[2]:
-        raise ValueError(f"images.npy holds {images.dtype} {images.shape}, not square uint8 images")
+    shape = images.shape
+    if (
+        images.dtype != np.uint8
+        or len(shape) != 4
+        or shape[1] != shape[2]
+        or shape[3] not in (1, 3)
+    ):
+        raise ValueError(f"images.npy holds {images.dtype} {shape}, not square uint8 images")
     row = 0
     for entry in classes:
-        if entry.start != row or entry.count < 1 or entry.split not in get_args(Split):
+        numbers = isinstance(entry.start, int) and isinstance(entry.count, int)
+        fits = numbers and entry.start == row and entry.count > 0
+        if not fits or entry.split not in get_args(Split):
             raise ValueError(f"class {entry.name!r} does not fit the rows before it")
         row += entry.count
     if row != len(images):

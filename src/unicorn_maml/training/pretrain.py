@@ -209,7 +209,9 @@ class _Trainer:
     ) -> dict[str, Any]:
         settings = self.settings
         self.model.train()
-        losses, correct, images_seen = [], [], 0
+        losses: list[Tensor] = []
+        correct: list[Tensor] = []
+        images_seen = 0
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(settings.seed * 100_003 + epoch)
