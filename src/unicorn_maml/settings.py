@@ -7,9 +7,9 @@ positional argument of the command. This file imports nothing heavy, so help is 
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal
 
+from unicorn_maml.checks import check_numbers, check_positive, check_types, require
 from unicorn_maml.errors import UsageError
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "Resampling",
     "Split",
     "TrainSettings",
-    "check_types",
     "to_json",
 ]
 
@@ -56,64 +55,6 @@ def to_json(settings: Any) -> dict[str, Any]:
     return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
-def check_types(settings: Any) -> None:
-    """Refuse values of a wrong type or choice, as a file may hold them; paths may be strings."""
-    hints = get_type_hints(type(settings))
-    for name in (field.name for field in fields(settings)):
-        value = getattr(settings, name)
-        choices = _choices(hints[name])
-        if Path in choices and isinstance(value, str):
-            object.__setattr__(settings, name, Path(value))
-        elif not any(_is_one(value, choice) for choice in choices):
-            wanted = " or ".join(
-                choice.__name__ if isinstance(choice, type) else repr(choice) for choice in choices
-            )
-            raise UsageError(f"{_option(name)} must be {wanted}, not {value!r}.")
-
-
-def _choices(hint: Any) -> list[Any]:
-    """The types, literal values and None that a hint allows."""
-    if get_origin(hint) is Literal:
-        return list(get_args(hint))
-    if get_origin(hint) in (Union, UnionType):
-        return [choice for part in get_args(hint) for choice in _choices(part)]
-    return [get_origin(hint) or hint]
-
-
-def _is_one(value: Any, choice: Any) -> bool:
-    if not isinstance(choice, type):
-        return type(value) is type(choice) and bool(value == choice)
-    if choice is float:
-        return type(value) in (int, float)
-    return isinstance(value, choice) and not (choice is int and isinstance(value, bool))
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _require(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise UsageError(sentence)
-
-
-def _check_numbers(settings: Any, *, at_least: dict[str, float]) -> None:
-    """Refuse numbers below their smallest sensible value; `None` means "take the default"."""
-    for name, smallest in at_least.items():
-        value = getattr(settings, name)
-        _require(
-            value is None or smallest <= value < 2**62,
-            f"{_option(name)} must be at least {smallest}, not {value}.",
-        )
-
-
-def _check_learning_rate(name: str, value: float | None) -> None:
-    _require(
-        value is None or 0 < value < float("inf"),
-        f"--{name} must be a positive number such as 0.1, not {value}.",
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class AdaptationSettings:
     """How a network adapts to a task (the inner loop)."""
@@ -127,8 +68,8 @@ class AdaptationSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        _check_numbers(self, at_least={"inner_steps": 0})
-        _check_learning_rate("inner-lr", self.inner_lr)
+        check_numbers(self, at_least={"inner_steps": 0})
+        check_positive("inner-lr", self.inner_lr)
 
 
 _WAY = "classes in a task"
@@ -206,14 +147,14 @@ class TrainSettings:
         object.__setattr__(self, "decay", decay if self.decay is None else self.decay)
         counts = ["shot", "query", "width", "epochs", "tasks_per_epoch", "task_batch"]
         counts += ["decay_every", "validation_tasks"]
-        _check_numbers(self, at_least=dict.fromkeys(counts, 1))
-        _check_numbers(self, at_least={"way": 2, "patience": 0, "seed": 0, "weight_decay": 0})
-        _require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")
-        _check_learning_rate("outer-lr", self.outer_lr)
-        _check_learning_rate("decay", self.decay)
-        _check_learning_rate("temperature", self.temperature)
-        _check_learning_rate("head-lr-multiplier", self.head_lr_multiplier)
-        _require(
+        check_numbers(self, at_least=dict.fromkeys(counts, 1))
+        check_numbers(self, at_least={"way": 2, "patience": 0, "seed": 0, "weight_decay": 0})
+        require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")
+        check_positive("outer-lr", self.outer_lr)
+        check_positive("decay", self.decay)
+        check_positive("temperature", self.temperature)
+        check_positive("head-lr-multiplier", self.head_lr_multiplier)
+        require(
             self.tasks_per_epoch % self.task_batch == 0,
             f"--tasks-per-epoch ({self.tasks_per_epoch}) must be a multiple of --task-batch "
             f"({self.task_batch}).",
@@ -289,24 +230,24 @@ class PretrainSettings:
     def __post_init__(self) -> None:
         check_types(self)
         counts = ["width", "epochs", "batch_size", "select_tasks", "select_every"]
-        _check_numbers(self, at_least=dict.fromkeys(counts, 1))
-        _check_numbers(self, at_least={"seed": 0, "weight_decay": 0, "mixup": 0, "rotation": 0})
-        _require(
+        check_numbers(self, at_least=dict.fromkeys(counts, 1))
+        check_numbers(self, at_least={"seed": 0, "weight_decay": 0, "mixup": 0, "rotation": 0})
+        require(
             self.select_way == 0 or self.select_way >= 2, "--select-way must be 0 or at least 2."
         )
-        _require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")
-        _require(
+        require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")
+        require(
             0 <= self.label_smoothing < 1,
             f"--label-smoothing must be in 0..1, not {self.label_smoothing}.",
         )
-        _require(0 <= self.jitter <= 1, f"--jitter must be in 0..1, not {self.jitter}.")
-        _require(
+        require(0 <= self.jitter <= 1, f"--jitter must be in 0..1, not {self.jitter}.")
+        require(
             0 < self.smallest_crop <= 1,
             f"--smallest-crop must be in 0..1, not {self.smallest_crop}.",
         )
-        _check_learning_rate("lr", self.lr)
-        _check_learning_rate("decay", self.decay)
-        _check_learning_rate("minutes", self.minutes)
+        check_positive("lr", self.lr)
+        check_positive("decay", self.decay)
+        check_positive("minutes", self.minutes)
         _ = self.decay_shares
 
     @property
@@ -351,9 +292,9 @@ class _TestSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        _check_numbers(self, at_least={"tasks": 1, "way": 2, "shot": 1, "query": 1, "seed": 0})
-        _check_numbers(self, at_least={"inner_steps": 0})
-        _check_learning_rate("inner-lr", self.inner_lr)
+        check_numbers(self, at_least={"tasks": 1, "way": 2, "shot": 1, "query": 1, "seed": 0})
+        check_numbers(self, at_least={"inner_steps": 0})
+        check_positive("inner-lr", self.inner_lr)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -394,7 +335,7 @@ class DemoSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        _check_numbers(self, at_least={"epochs": 1, "tasks": 1, "permutation_tasks": 1, "seed": 0})
+        check_numbers(self, at_least={"epochs": 1, "tasks": 1, "permutation_tasks": 1, "seed": 0})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,17 +369,15 @@ class DataPrepareSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        _require(bool(self.sources), "Name at least one folder or archive of images.")
-        _require(self.out is not None, "Say where the store is to be made, with --out FOLDER.")
-        _check_numbers(self, at_least={"size": 8, "seed": 0})
-        _require(self.size is None or self.size <= 1024, "--size must be at most 1024.")
+        require(bool(self.sources), "Name at least one folder or archive of images.")
+        require(self.out is not None, "Say where the store is to be made, with --out FOLDER.")
+        check_numbers(self, at_least={"size": 8, "seed": 0})
+        require(self.size is None or self.size <= 1024, "--size must be at most 1024.")
         for option, wanted, kind in (
             ("crop-to-box", self.crop_to_box, "cub"),
             ("rotations", self.rotations, "omniglot"),
         ):
-            _require(
-                not wanted or self.dataset == kind, f"--{option} is for --dataset {kind} only."
-            )
+            require(not wanted or self.dataset == kind, f"--{option} is for --dataset {kind} only.")
         _ = self.split_fractions
 
     @property
@@ -454,7 +393,7 @@ class DataPrepareSettings:
             base, validation, novel = (float(part) for part in self.fractions.split(","))
         except ValueError:
             base = validation = novel = -1.0
-        _require(
+        require(
             min(base, validation, novel) >= 0 and abs(base + validation + novel - 1) < 1e-6,
             "--fractions must be three numbers that add up to 1, such as 0.64,0.16,0.2, not "
             f"{self.fractions}.",

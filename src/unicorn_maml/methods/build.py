@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from unicorn_maml.checks import check_types
 from unicorn_maml.methods.centroid import NearestCentroid
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.unicorn import UnicornMAML
 from unicorn_maml.models.build import BackboneSpec, build_backbone
 from unicorn_maml.models.heads import build_head
-from unicorn_maml.settings import AdaptationSettings, HeadKind, check_types
+from unicorn_maml.settings import AdaptationSettings, HeadKind
 
 __all__ = ["METHODS", "ModelSpec", "build_method"]
 

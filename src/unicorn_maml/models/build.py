@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from unicorn_maml.checks import check_types
 from unicorn_maml.errors import UsageError
 from unicorn_maml.models.convnet4 import ConvNet4
 from unicorn_maml.models.resnet12 import ResNet12
-from unicorn_maml.settings import Backbone, Pooling, check_types
+from unicorn_maml.settings import Backbone, Pooling
 
 __all__ = ["BackboneSpec", "build_backbone"]
 
