@@ -232,16 +232,10 @@ class _Trainer:
         is_best = entry["validation_accuracy"] > self.best["validation_accuracy"]
         if is_best:
             self.best = entry
-        metrics = {**entry, "best": self.best, "run_seconds": self.seconds}
-        # `last` comes last: should the process die before, the epoch is done again, with the same
-        # outcome, and its line in the log is dropped first.
-        if is_best:
-            self._checkpoint(self.run.best, metrics)
-        self.run.log(entry)
-        self._checkpoint(self.run.last, metrics, resumable=True)
+        self.run.save_epoch(entry, is_best=is_best, write=self._checkpoint)
         self.epoch = entry["epoch"]
 
-    def _checkpoint(self, folder: Path, metrics: dict[str, Any], resumable: bool = False) -> None:
+    def _checkpoint(self, folder: Path, entry: dict[str, Any], resumable: bool) -> None:
         save_checkpoint(
             folder,
             self.method,
@@ -249,6 +243,6 @@ class _Trainer:
             settings=replace(self.settings, resume=False),
             pixel_mean=self.pixels[0],
             pixel_std=self.pixels[1],
-            metrics=metrics,
+            metrics={**entry, "best": self.best, "run_seconds": self.seconds},
             training_state=optimizer_state(self.optimizer) if resumable else None,
         )

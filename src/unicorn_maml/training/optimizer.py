@@ -1,6 +1,7 @@
 """The outer optimiser: its course over the epochs, and its state as plain tensors."""
 
 import math
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,25 +14,40 @@ __all__ = [
     "optimizer_state",
     "restore_optimizer",
     "set_learning_rate",
+    "sgd_or_adam",
     "share_of_rate",
 ]
 
 
 def build_optimizer(method: MAML, settings: TrainSettings) -> torch.optim.Optimizer:
-    """SGD with Nesterov momentum, or Adam; the head's rate is a multiple of the backbone's."""
+    """The outer optimiser; the head's rate is a multiple of the backbone's."""
     assert settings.outer_lr is not None  # the settings have filled it in
     groups = [
         {"params": list(method.backbone.parameters()), "multiplier": 1.0},
         {"params": list(method.head.parameters()), "multiplier": settings.head_lr_multiplier},
     ]
-    if settings.outer_optimizer == "adam":
-        return torch.optim.Adam(groups, lr=settings.outer_lr, weight_decay=settings.weight_decay)
-    return torch.optim.SGD(
+    return sgd_or_adam(
+        settings.outer_optimizer,
         groups,
         lr=settings.outer_lr,
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
-        nesterov=settings.momentum > 0,
+    )
+
+
+def sgd_or_adam(
+    name: Literal["sgd", "adam"],
+    groups: list[dict[str, Any]],
+    *,
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+) -> torch.optim.Optimizer:
+    """SGD with Nesterov momentum, or Adam."""
+    if name == "adam":
+        return torch.optim.Adam(groups, lr=lr, weight_decay=weight_decay)
+    return torch.optim.SGD(
+        groups, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=momentum > 0
     )
 
 

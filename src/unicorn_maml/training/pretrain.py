@@ -34,7 +34,12 @@ from unicorn_maml.training.checkpoint import (
     save_checkpoint,
 )
 from unicorn_maml.training.meta_train import backbone_spec
-from unicorn_maml.training.optimizer import optimizer_state, restore_optimizer, share_of_rate
+from unicorn_maml.training.optimizer import (
+    optimizer_state,
+    restore_optimizer,
+    sgd_or_adam,
+    share_of_rate,
+)
 from unicorn_maml.training.run import RunFolder
 
 __all__ = ["PretrainResult", "pretrain"]
@@ -132,25 +137,19 @@ class _Trainer:
             self.model = Classifier(backbone, backbone.feature_width, self.base.classes)
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.forward = torch.compile(self.model) if device.type == "cuda" else self.model
-        self.optimizer = self._build_optimizer()
+        self.optimizer = sgd_or_adam(
+            settings.optimizer,
+            [{"params": list(self.model.parameters())}],
+            lr=settings.lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+        )
         self.mean = torch.tensor(store.pixel_mean, device=device).view(-1, 1, 1)
         self.std = torch.tensor(store.pixel_std, device=device).view(-1, 1, 1)
         self.epoch = 0
         self.best: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
         self.seconds = 0.0
         self.images_per_second = 0.0
-
-    def _build_optimizer(self) -> torch.optim.Optimizer:
-        settings, parameters = self.settings, list(self.model.parameters())
-        if settings.optimizer == "adam":
-            return torch.optim.Adam(parameters, lr=settings.lr, weight_decay=settings.weight_decay)
-        return torch.optim.SGD(
-            parameters,
-            lr=settings.lr,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            nesterov=settings.momentum > 0,
-        )
 
     def restore(self) -> None:
         """Go back to the end of the last saved epoch, or to the beginning."""
@@ -324,14 +323,10 @@ class _Trainer:
         is_best = entry.get("validation_accuracy", -1.0) > self.best["validation_accuracy"]
         if is_best:
             self.best = entry
-        metrics = {**entry, "best": self.best, "run_seconds": self.seconds}
-        if is_best:
-            self._checkpoint(self.run.best, metrics)
-        self.run.log(entry)
-        self._checkpoint(self.run.last, metrics, resumable=True)
+        self.run.save_epoch(entry, is_best=is_best, write=self._checkpoint)
         self.epoch = entry["epoch"]
 
-    def _checkpoint(self, folder: Path, metrics: dict[str, Any], resumable: bool = False) -> None:
+    def _checkpoint(self, folder: Path, entry: dict[str, Any], resumable: bool) -> None:
         state = None
         if resumable:
             heads = {
@@ -347,7 +342,7 @@ class _Trainer:
             settings=replace(self.settings, resume=False),
             pixel_mean=self.store.pixel_mean,
             pixel_std=self.store.pixel_std,
-            metrics=metrics,
+            metrics={**entry, "best": self.best, "run_seconds": self.seconds},
             training_state=state,
         )
 

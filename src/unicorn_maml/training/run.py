@@ -2,6 +2,8 @@
 `result.json`."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
@@ -56,6 +58,23 @@ class RunFolder:
                     f"The run in {self.folder} has {option} {recorded.get(name)}, not "
                     f"{config.get(name)}; resume it without that option, or choose another --out."
                 )
+
+    def save_epoch(
+        self,
+        entry: dict[str, Any],
+        *,
+        is_best: bool,
+        write: Callable[[Path, dict[str, Any], bool], None],
+    ) -> None:
+        """Keep an epoch; `write(folder, entry, resumable)` writes a checkpoint.
+
+        `last` comes last: should the process die before, the epoch is done again, with the same
+        outcome, and its line in the log is dropped first.
+        """
+        if is_best:
+            write(self.best, entry, False)
+        self.log(entry)
+        write(self.last, entry, True)
 
     def log(self, entry: dict[str, Any]) -> None:
         """Add an epoch to the log and to TensorBoard."""
