@@ -10,7 +10,7 @@ def keep_freed_memory() -> None:
     """Let the C library keep the memory that it has, for processes that compute on a CPU.
 
     By default glibc gives large blocks back to the system when they are freed, and every layer then
-    pays for fresh pages: a third of the time of a task. Elsewhere this does nothing.
+    pays for fresh pages: three tenths of the time of a task. Elsewhere this does nothing.
     """
     trim_threshold, mmap_max = -1, -4  # numbers of <malloc.h>
     with suppress(OSError, AttributeError):
