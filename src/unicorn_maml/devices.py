@@ -14,6 +14,8 @@ __all__ = ["choose_device", "describe_device", "matrix_teraflops", "versions"]
 
 def choose_device(name: str) -> torch.device:
     """`auto` takes a GPU if there is one; anything else is what PyTorch calls a device."""
+    # Shapes repeat thousands of times here, so that looking for the fastest convolution pays.
+    torch.backends.cudnn.benchmark = True
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -189,6 +189,11 @@ class PretrainSettings:
         None
     )
     resume: Annotated[bool, "continue the run in --out from its last finished epoch"] = False
+    init: Annotated[Path | None, "checkpoint whose backbone training starts from"] = None
+    teacher: Annotated[
+        Path | None, "checkpoint, of any backbone, whose nearest centroids give soft labels"
+    ] = None
+    teacher_weight: Annotated[float, "weight of the soft labels; the true ones get the rest"] = 0.5
     backbone: Annotated[Backbone, "network that turns images into features"] = "convnet4"
     width: Annotated[int, "channels of ConvNet-4 (ResNet-12 has its own)"] = 64
     pooling: Annotated[Pooling, "how the last feature map becomes a vector"] = "average"
@@ -215,6 +220,9 @@ class PretrainSettings:
     label_smoothing: Annotated[float, "share of the target given to all classes alike"] = 0.0
     mixup: Annotated[float, "alpha of mixup (0: off)"] = 0.0
     rotation: Annotated[float, "weight of the rotation-prediction loss (0: off)"] = 0.0
+    average: Annotated[
+        float, "keep a running average of the weights, this part of it old in each update (0: off)"
+    ] = 0.0
     select_way: Annotated[int, "ways of the validation tasks (0: all validation classes)"] = 0
     select_tasks: Annotated[int, "validation tasks"] = 200
     select_every: Annotated[int, "epochs between validations"] = 5
@@ -239,6 +247,11 @@ class PretrainSettings:
         require(
             0 <= self.label_smoothing < 1,
             f"--label-smoothing must be in 0..1, not {self.label_smoothing}.",
+        )
+        require(0 <= self.average < 1, f"--average must be in 0..1, not {self.average}.")
+        require(
+            0 <= self.teacher_weight <= 1,
+            f"--teacher-weight must be in 0..1, not {self.teacher_weight}.",
         )
         require(0 <= self.jitter <= 1, f"--jitter must be in 0..1, not {self.jitter}.")
         require(

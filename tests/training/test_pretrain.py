@@ -13,9 +13,11 @@ from unicorn_maml.settings import EvaluateSettings, PretrainSettings, TrainSetti
 from unicorn_maml.training import pretrain as pretraining
 from unicorn_maml.training.augmentation import augment, four_rotations
 from unicorn_maml.training.checkpoint import export_checkpoint, load_checkpoint
+from unicorn_maml.training.classifier import mixed_with_neighbours, target_shares
 from unicorn_maml.training.meta_train import meta_train
 from unicorn_maml.training.optimizer import share_of_rate
 from unicorn_maml.training.pretrain import pretrain
+from unicorn_maml.training.teacher import Teacher
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +61,9 @@ def test_pretraining_learns_the_base_classes_and_is_judged_on_validation_tasks(s
     assert all(name.startswith("backbone.") for name in names), "the classifier is not kept"
 
 
-def test_a_resumed_pretraining_ends_with_the_same_weights(settings, tmp_path, monkeypatch):
+@pytest.mark.parametrize("average", [0.0, 0.8])
+def test_a_resumed_pretraining_ends_with_the_same_weights(settings, tmp_path, monkeypatch, average):
+    settings = replace(settings, average=average)
     pretrain(settings)
     stopped = replace(settings, out=tmp_path / "stopped")
     train_epoch, epochs = pretraining._Trainer._train_epoch, []
@@ -77,6 +81,99 @@ def test_a_resumed_pretraining_ends_with_the_same_weights(settings, tmp_path, mo
     assert epochs == [1, 2, 3, 3, 4]
     for name, value in weights(settings.out / "last").items():
         assert torch.equal(value, weights(stopped.out / "last")[name]), name
+
+
+def test_the_kept_weights_are_the_running_average_of_all_updates(settings, monkeypatch):
+    seen = []
+    update = pretraining._Trainer._update
+
+    def watch(self, rows):
+        if not seen:
+            seen.append({k: v.double() for k, v in self.averaged.state_dict().items()})
+        result = update(self, rows)
+        seen.append({k: v.double() for k, v in self.model.backbone.state_dict().items()})
+        return result
+
+    monkeypatch.setattr(pretraining._Trainer, "_update", watch)
+    pretrain(replace(settings, average=0.7, epochs=1))
+    kept = weights(settings.out / "last")
+    for name, value in seen[0].items():
+        for later in seen[1:]:
+            value = 0.7 * value + 0.3 * later[name]
+        if name.endswith("num_batches_tracked"):
+            value = seen[-1][name]
+        torch.testing.assert_close(kept[f"backbone.{name}"].double(), value, rtol=1e-5, atol=1e-6)
+
+
+def test_pretraining_can_start_from_a_backbone_and_refuses_one_of_another_kind(settings, tmp_path):
+    pretrain(settings)
+    still = replace(
+        settings, init=settings.out, out=tmp_path / "more", epochs=1, lr=1e-30, weight_decay=0.0
+    )
+    pretrain(still)
+    for name, value in weights(still.out).items():
+        if name.endswith((".weight", ".bias")):
+            torch.testing.assert_close(value, weights(settings.out)[name])
+    with pytest.raises(UsageError, match="has width 8, but this run needs 16"):
+        pretrain(replace(still, width=16, out=tmp_path / "other"))
+
+
+def test_a_teacher_may_be_of_another_backbone_but_not_of_another_image_size(settings, tmp_path):
+    pretrain(settings)
+    alone = replace(settings, width=12, out=tmp_path / "alone", epochs=1)
+    student = replace(alone, teacher=settings.out, out=tmp_path / "student")
+    pretrain(alone)
+    pretrain(student)
+    first = "backbone.blocks.0.0.weight"
+    assert not torch.equal(weights(alone.out)[first], weights(student.out)[first])
+    unheard = replace(student, teacher_weight=0.0, out=tmp_path / "unheard")
+    pretrain(unheard)
+    assert torch.equal(weights(alone.out)[first], weights(unheard.out)[first])
+    larger = make_store(tmp_path / "larger", smallest=20, size=20)
+    with pytest.raises(UsageError, match="choose another --teacher"):
+        pretrain(replace(student, store=str(larger.folder), out=tmp_path / "other"))
+
+
+def test_soft_labels_are_the_softmax_of_cosines_to_the_class_centroids(settings, store):
+    pretrain(settings)
+    checkpoint = load_checkpoint(settings.out)
+    teacher = Teacher(checkpoint, store, "float32", torch.device("cpu"))
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(6, store.channels, store.size, store.size, generator=generator)
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    teacher.see(lambda rows: images[rows], labels)
+    backbone = checkpoint.method().backbone.double().eval()
+    mean, std = (torch.tensor(each).double().view(-1, 1, 1) for each in pixel_moments(checkpoint))
+    features = backbone((images.double() - mean) / std).detach()
+    for row, shares in zip(features, teacher.soft_labels(images), strict=True):
+        cosines = torch.stack(
+            [torch.cosine_similarity(row, features[labels == c].mean(0), dim=0) for c in range(3)]
+        )
+        expected = (cosines / 0.05).exp() / (cosines / 0.05).exp().sum()
+        torch.testing.assert_close(shares.double(), expected, rtol=1e-3, atol=1e-4)
+
+
+def pixel_moments(checkpoint):
+    return checkpoint.pixel_mean, checkpoint.pixel_std
+
+
+def test_targets_mix_true_soft_and_even_shares():
+    labels = torch.tensor([2, 0])
+    logits = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
+    smoothed = torch.nn.functional.cross_entropy(logits, target_shares(labels, 4, smoothing=0.2))
+    torch.testing.assert_close(
+        smoothed, torch.nn.functional.cross_entropy(logits, labels, label_smoothing=0.2)
+    )
+    soft = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]])
+    mixed = target_shares(labels, 4, soft_labels=soft, soft_weight=0.25)
+    expected = torch.tensor([[0.1, 0.075, 0.8, 0.025], [0.775, 0.05, 0.075, 0.1]])
+    torch.testing.assert_close(mixed, expected)
+
+
+def test_mixup_mixes_an_image_with_the_one_before_it_in_the_same_rotation():
+    rows = torch.arange(6.0).view(6, 1)  # two rotations of three images
+    mixed = mixed_with_neighbours(rows, 0.75, views=2).flatten()
+    assert mixed.tolist() == [0.5, 0.75, 1.75, 3.5, 3.75, 4.75]
 
 
 def test_a_time_budget_ends_the_training_whatever_the_epochs(settings):

@@ -17,7 +17,7 @@ from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from unicorn_maml.devices import versions
 from unicorn_maml.errors import FileError, UnicornError, UsageError
@@ -37,6 +37,7 @@ from unicorn_maml.training.quantization import decode, encode
 __all__ = [
     "Checkpoint",
     "export_checkpoint",
+    "load_backbone",
     "load_checkpoint",
     "load_training_state",
     "refusing_nonsense",
@@ -122,8 +123,9 @@ def export_checkpoint(path: Path, out: Path) -> None:
     description = _read_description(folder)
     settings = description["settings"]
     settings |= {"store": Path(settings["store"]).name, "out": None}
-    if settings.get("init"):
-        settings["init"] = Path(settings["init"]).name
+    for name in ("init", "teacher"):
+        if settings.get(name):
+            settings[name] = Path(settings[name]).name
     weights = decode(_read(folder, _WEIGHTS, description))
     with new_folder(out) as unfinished:
         description["sha256"] = {_WEIGHTS: _write(unfinished / _WEIGHTS, encode(weights))}
@@ -138,6 +140,20 @@ def load_checkpoint(path: Path) -> Checkpoint:
     except (UnicornError, OSError):
         time.sleep(0.3)  # perhaps a run was just putting a new one in its place
         return _load(path)
+
+
+def load_backbone(path: Path, backbone: nn.Module, wanted: BackboneSpec) -> Checkpoint:
+    """Give a backbone the weights and running averages of a checkpoint, if it is of its kind."""
+    checkpoint = load_checkpoint(path)
+    for name, value in vars(wanted).items():
+        found = getattr(checkpoint.spec.features, name)
+        if found != value:
+            raise UsageError(
+                f"The backbone in {path} has {name} {found}, but this run needs {value}; "
+                "choose a checkpoint, a store and options that agree."
+            )
+    backbone.load_state_dict(checkpoint.method().backbone.state_dict())
+    return checkpoint
 
 
 def _load(path: Path) -> Checkpoint:

@@ -17,7 +17,7 @@ from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.devices import choose_device, describe_device
-from unicorn_maml.errors import DivergedError, UsageError
+from unicorn_maml.errors import DivergedError
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import ModelSpec, build_method
 from unicorn_maml.methods.maml import MAML
@@ -26,6 +26,7 @@ from unicorn_maml.models.build import BackboneSpec
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import PretrainSettings, TrainSettings
 from unicorn_maml.training.checkpoint import (
+    load_backbone,
     load_checkpoint,
     load_training_state,
     refusing_nonsense,
@@ -103,15 +104,7 @@ def _first_model(
     assert isinstance(method, MAML)
     if settings.init is None:
         return method, (store.pixel_mean, store.pixel_std)
-    checkpoint = load_checkpoint(Path(settings.init))
-    for name, wanted in vars(spec.features).items():
-        found = getattr(checkpoint.spec.features, name)
-        if found != wanted:
-            raise UsageError(
-                f"The backbone in {settings.init} has {name} {found}, but this run needs {wanted}; "
-                "choose a checkpoint, a store and options that agree."
-            )
-    method.backbone.load_state_dict(checkpoint.method().backbone.state_dict())
+    checkpoint = load_backbone(settings.init, method.backbone, spec.features)
     return method, (checkpoint.pixel_mean, checkpoint.pixel_std)
 
 

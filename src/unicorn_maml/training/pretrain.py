@@ -3,6 +3,7 @@
 Tasks say which epoch is kept: nearest centroid on one-shot tasks of the validation classes.
 """
 
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,11 +29,13 @@ from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import Distance, PretrainSettings
 from unicorn_maml.training.augmentation import augment, four_rotations
 from unicorn_maml.training.checkpoint import (
+    load_backbone,
     load_checkpoint,
     load_training_state,
     refusing_nonsense,
     save_checkpoint,
 )
+from unicorn_maml.training.classifier import Classifier, mixed_with_neighbours, target_shares
 from unicorn_maml.training.meta_train import backbone_spec
 from unicorn_maml.training.optimizer import (
     optimizer_state,
@@ -41,6 +44,7 @@ from unicorn_maml.training.optimizer import (
     share_of_rate,
 )
 from unicorn_maml.training.run import RunFolder
+from unicorn_maml.training.teacher import Teacher
 
 __all__ = ["PretrainResult", "pretrain"]
 
@@ -56,21 +60,6 @@ class PretrainResult:
     validation_ci95: float
     images_per_second: float
     seconds: float
-
-
-class Classifier(nn.Module):
-    """A backbone with a linear layer for the base classes and one for the four rotations."""
-
-    def __init__(self, backbone: nn.Module, feature_width: int, classes: int):
-        super().__init__()
-        self.backbone = backbone
-        self.classes = nn.Linear(feature_width, classes)
-        self.turns = nn.Linear(feature_width, 4)
-
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Images -> logits of the classes and of the rotations."""
-        features = self.backbone(images)
-        return self.classes(features), self.turns(features)
 
 
 def pretrain(settings: PretrainSettings, on_progress: OnProgress | None = None) -> PretrainResult:
@@ -123,7 +112,7 @@ class _Trainer:
     run: RunFolder
 
     def __init__(self, settings: PretrainSettings, store: ImageStore, device: torch.device):
-        self.settings, self.store, self.device = settings, store, device
+        self.settings, self.device = settings, device
         self.spec = ModelSpec(method="pretrained", way=5, features=backbone_spec(settings, store))
         self.base = _Images(store, "base", device)
         self.validation = _Images(store, "validation", device)
@@ -135,8 +124,19 @@ class _Trainer:
             torch.manual_seed(settings.seed)
             backbone = build_backbone(self.spec.features)
             self.model = Classifier(backbone, backbone.feature_width, self.base.classes)
+        self.pixel_mean, self.pixel_std = store.pixel_mean, store.pixel_std
+        if settings.init is not None:
+            start = load_backbone(settings.init, backbone, self.spec.features)
+            self.pixel_mean, self.pixel_std = start.pixel_mean, start.pixel_std
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        # What is judged and kept: the backbone itself, or the running average of its weights.
+        self.averaged = copy.deepcopy(backbone) if settings.average > 0 else backbone
         self.forward = torch.compile(self.model) if device.type == "cuda" else self.model
+        self.teacher: Teacher | None = None
+        if settings.teacher is not None:
+            teacher = load_checkpoint(settings.teacher)
+            self.teacher = Teacher(teacher, store, settings.precision, device)
+            self.teacher.see(self.base.load, self.base.labels)
         self.optimizer = sgd_or_adam(
             settings.optimizer,
             [{"params": list(self.model.parameters())}],
@@ -144,8 +144,8 @@ class _Trainer:
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
         )
-        self.mean = torch.tensor(store.pixel_mean, device=device).view(-1, 1, 1)
-        self.std = torch.tensor(store.pixel_std, device=device).view(-1, 1, 1)
+        self.mean = torch.tensor(self.pixel_mean, device=device).view(-1, 1, 1)
+        self.std = torch.tensor(self.pixel_std, device=device).view(-1, 1, 1)
         self.epoch = 0
         self.best: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
         self.seconds = 0.0
@@ -159,8 +159,9 @@ class _Trainer:
         checkpoint = load_checkpoint(self.run.last)
         with refusing_nonsense(self.run.last):
             state = load_training_state(self.run.last)
-            heads = {name: state.pop(name) for name in list(state) if not name[0].isdigit()}
-            self.model.load_state_dict({**checkpoint.weights, **heads})
+            rest = {name: state.pop(name) for name in list(state) if not name[0].isdigit()}
+            self.model.load_state_dict({**checkpoint.weights, **rest})
+            NearestCentroid(self.averaged).load_state_dict(checkpoint.weights)
             restore_optimizer(self.optimizer, state)
             self.epoch, self.best = int(checkpoint.metrics["epoch"]), checkpoint.metrics["best"]
             self.seconds = float(checkpoint.metrics["run_seconds"])
@@ -264,31 +265,37 @@ class _Trainer:
     def _update(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         settings = self.settings
         labels = self.base.labels[rows.to(self.device)]
-        images = (augment(self.base.load(rows), settings) - self.mean) / self.std
+        images = augment(self.base.load(rows), settings)
+        soft = self.teacher.soft_labels(images) if self.teacher else None
+        targets = target_shares(
+            labels,
+            self.base.classes,
+            smoothing=settings.label_smoothing,
+            soft_labels=soft,
+            soft_weight=settings.teacher_weight,
+        )
+        images = (images - self.mean) / self.std
         if settings.rotation > 0:
-            images, labels = four_rotations(images), labels.repeat(4)
-        other, share = labels, 1.0
+            images = four_rotations(images)
+            labels, targets = labels.repeat(4), targets.repeat(4, 1)
         if settings.mixup > 0:
             share = float(np.random.default_rng(int(rows[0])).beta(settings.mixup, settings.mixup))
-            # Rolled within a rotation, so that what is mixed has one rotation.
-            views = images.view(self._views, -1, *images.shape[1:])
-            images = (share * views + (1 - share) * views.roll(1, 1)).flatten(0, 1)
-            other = labels.view(self._views, -1).roll(1, 1).flatten()
+            images = mixed_with_neighbours(images, share, self._views)
+            targets = mixed_with_neighbours(targets, share, self._views)
         images = images.contiguous(memory_format=torch.channels_last)
         bfloat16 = settings.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
             logits, turns = self.forward(images)
         logits, turns = logits.float(), turns.float()
-        smoothing = settings.label_smoothing
-        loss = share * F.cross_entropy(logits, labels, label_smoothing=smoothing)
-        if share < 1:
-            loss = loss + (1 - share) * F.cross_entropy(logits, other, label_smoothing=smoothing)
+        loss = F.cross_entropy(logits, targets)
         if settings.rotation > 0:
             turned = torch.arange(4, device=self.device).repeat_interleave(len(rows))
             loss = loss + settings.rotation * F.cross_entropy(turns, turned)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
+        if self.averaged is not self.model.backbone:
+            _move_towards(self.averaged, self.model.backbone, 1 - settings.average)
         return loss.detach(), (logits.argmax(1) == labels).float().mean()
 
     @torch.no_grad()
@@ -297,7 +304,7 @@ class _Trainer:
         features = torch.cat(
             [
                 frozen_features(
-                    self.model.backbone,
+                    self.averaged,
                     (self.validation.load(rows) - self.mean) / self.std,
                     self.settings.precision,
                 )
@@ -329,22 +336,34 @@ class _Trainer:
     def _checkpoint(self, folder: Path, entry: dict[str, Any], resumable: bool) -> None:
         state = None
         if resumable:
-            heads = {
+            averages = self.averaged is not self.model.backbone
+            rest = {
                 name: value
                 for name, value in self.model.state_dict().items()
-                if not name.startswith("backbone.")
+                if averages or not name.startswith("backbone.")
             }
-            state = {**optimizer_state(self.optimizer), **heads}
+            state = {**optimizer_state(self.optimizer), **rest}
         save_checkpoint(
             folder,
-            NearestCentroid(self.model.backbone),
+            NearestCentroid(self.averaged),
             spec=self.spec,
             settings=replace(self.settings, resume=False),
-            pixel_mean=self.store.pixel_mean,
-            pixel_std=self.store.pixel_std,
+            pixel_mean=self.pixel_mean,
+            pixel_std=self.pixel_std,
             metrics={**entry, "best": self.best, "run_seconds": self.seconds},
             training_state=state,
         )
+
+
+@torch.no_grad()
+def _move_towards(average: nn.Module, network: nn.Module, share: float) -> None:
+    """Move weights and running averages by a share of their distance; take over counters."""
+    pairs = list(zip(average.state_dict().values(), network.state_dict().values(), strict=True))
+    moving = [pair for pair in pairs if pair[0].is_floating_point()]
+    torch._foreach_lerp_([old for old, _ in moving], [new for _, new in moving], share)
+    for old, new in pairs:
+        if not old.is_floating_point():
+            old.copy_(new)
 
 
 _DISTANCES: tuple[Distance, Distance] = ("cosine", "euclidean")

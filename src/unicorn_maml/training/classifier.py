@@ -1,0 +1,51 @@
+"""What pre-training fits: a classifier of the base classes, and the targets that it is given."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["Classifier", "mixed_with_neighbours", "target_shares"]
+
+
+class Classifier(nn.Module):
+    """A backbone with a linear layer for the base classes and one for the four rotations."""
+
+    def __init__(self, backbone: nn.Module, feature_width: int, classes: int):
+        super().__init__()
+        self.backbone = backbone
+        self.classes = nn.Linear(feature_width, classes)
+        self.turns = nn.Linear(feature_width, 4)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Images -> logits of the classes and of the rotations."""
+        features = self.backbone(images)
+        return self.classes(features), self.turns(features)
+
+
+def target_shares(
+    labels: Tensor,
+    classes: int,
+    *,
+    smoothing: float = 0.0,
+    soft_labels: Tensor | None = None,
+    soft_weight: float = 0.0,
+) -> Tensor:
+    """Labels (B,) -> what each class should get of an image, (B, classes).
+
+    `soft_labels` (B, classes) get the weight `soft_weight`; of the sum, all classes get `smoothing`
+    alike.
+    """
+    shares = F.one_hot(labels, classes).float()
+    if soft_labels is not None:
+        shares = torch.lerp(shares, soft_labels, soft_weight)
+    return shares * (1 - smoothing) + smoothing / classes
+
+
+def mixed_with_neighbours(values: Tensor, share: float, views: int) -> Tensor:
+    """Mixup: every row becomes `share` of itself and the rest of the row before it.
+
+    Rows are those of `views` rotations one after the other, and mix within a rotation, so that what
+    is mixed has one rotation.
+    """
+    per_view = values.view(views, -1, *values.shape[1:])
+    return (share * per_view + (1 - share) * per_view.roll(1, 1)).flatten(0, 1)
