@@ -131,7 +131,12 @@ class _Trainer:
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # What is judged and kept: the backbone itself, or the running average of its weights.
         self.averaged = copy.deepcopy(backbone) if settings.average > 0 else backbone
-        self.forward = torch.compile(self.model) if device.type == "cuda" else self.model
+        # CUDA graphs, because launching an update's kernels takes longer than running them.
+        self.forward = (
+            torch.compile(self.model, mode="reduce-overhead")
+            if device.type == "cuda"
+            else self.model
+        )
         self.teacher: Teacher | None = None
         if settings.teacher is not None:
             teacher = load_checkpoint(settings.teacher)

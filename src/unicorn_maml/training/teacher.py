@@ -39,6 +39,8 @@ class Teacher:
             )
         backbone = checkpoint.method().backbone.to(device).requires_grad_(False).eval()
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if device.type == "cuda":
+            backbone.compile(dynamic=False)
         self._backbone = backbone
         self._mean = torch.tensor(checkpoint.pixel_mean, device=device).view(-1, 1, 1)
         self._std = torch.tensor(checkpoint.pixel_std, device=device).view(-1, 1, 1)
