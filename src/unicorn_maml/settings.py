@@ -65,6 +65,7 @@ class AdaptationSettings:
     adapt: Literal["all", "head"] = "all"
     normalization: Normalization = "mixed"
     precision: Precision = "float32"
+    compiled: bool = False  # the network, for a GPU
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -4,19 +4,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unicorn_maml.adaptation.lanes import adapt_in_lanes, predict_in_lanes, runs_in_lanes
 from unicorn_maml.adaptation.network import task_network
 from unicorn_maml.adaptation.normalization import query_statistics
+from unicorn_maml.adaptation.passes import (
+    HEAD,
+    HEAD_BIAS,
+    HEAD_WEIGHT,
+    descend,
+    query_pass,
+    support_pass,
+)
 from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.errors import DivergedError
 from unicorn_maml.settings import AdaptationSettings
 
-__all__ = ["AdaptedTasks", "OnStep", "adapt"]
-
-# Names beside those of the backbone's parameters; a parameter's own name never holds a blank.
-HEAD_WEIGHT, HEAD_BIAS = "head weight", "head bias"
+__all__ = ["AdaptedTasks", "OnStep", "adapt", "refuse_divergence"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class AdaptedTasks:
     """T adapted networks; `adapted[2:5]` are three of them.
 
     `values` maps names to the backbones' parameters, wide `(T * out, ...)`, and to the heads'
-    weights `(T, N, D)` and biases `(T, N)`.
+    weights `(T * N, D)` and biases `(T * N,)`.
     """
 
     backbone: nn.Module
@@ -45,10 +50,7 @@ class AdaptedTasks:
         return AdaptedTasks(
             self.backbone,
             self.settings,
-            {
-                name: value[tasks] if name in (HEAD_WEIGHT, HEAD_BIAS) else part(value)
-                for name, value in self.values.items()
-            },
+            {name: part(value) for name, value in self.values.items()},
             {name: part(value) for name, value in self.statistics.items()},
             self.constants,
             self.support_images[tasks],
@@ -61,30 +63,42 @@ class AdaptedTasks:
         In meta-training, query images that are normalised by their own batch also move the running
         averages in `statistics`; at meta-test nothing is moved.
         """
-        at_once = tasks_at_once(self.backbone, images)
-        if len(images) > at_once:
-            pieces = [slice(i, i + at_once) for i in range(0, len(images), at_once)]
-            return torch.cat(
-                [self[part].logits(images[part], meta_training=meta_training) for part in pieces]
-            )
-        network = task_network(self.backbone, len(images))
         statistics = query_statistics(self.settings.normalization, meta_training=meta_training)
-        wide = network.wide(images)
-        support_rows = 0
-        if statistics == "support":
-            support_rows = self.support_images.shape[1]
-            wide = torch.cat([network.wide(self.support_images), wide])
-        averages = self.statistics
-        if not meta_training:
-            averages = {name: value.clone() for name, value in averages.items()}
-        features = network.features(
-            {**_without_head(self.values), **self.constants, **averages},
-            wide,
-            statistics=statistics,
-            support_rows=support_rows,
-            precision=self.settings.precision,
-        )
-        return _head_logits(self.values, features[:, support_rows:])
+        support_rows = self.support_images.shape[1] if statistics == "support" else 0
+        if support_rows:
+            images = torch.cat([self.support_images, images], 1)
+        if runs_in_lanes(self.backbone, images) and not torch.is_grad_enabled():
+            return predict_in_lanes(
+                self.backbone,
+                self.values,
+                self.statistics,
+                self.constants,
+                images,
+                self.settings,
+                query_statistics=statistics,
+                support_rows=support_rows,
+            )
+        at_once = tasks_at_once(self.backbone, images)
+        pieces = [slice(i, i + at_once) for i in range(0, len(images), at_once)]
+        logits = []
+        for piece in pieces:
+            part = self[piece] if len(pieces) > 1 else self
+            network = task_network(self.backbone, len(part))
+            averages = part.statistics
+            if not meta_training:
+                averages = {name: value.clone() for name, value in averages.items()}
+            logits.append(
+                query_pass(
+                    network,
+                    part.values,
+                    {**self.constants, **averages},
+                    network.wide(images[piece]),
+                    self.settings,
+                    statistics=statistics,
+                    support_rows=support_rows,
+                )
+            )
+        return torch.cat(logits)
 
 
 OnStep = Callable[[int, AdaptedTasks], None]
@@ -105,27 +119,48 @@ def adapt(
     With gradients enabled, what comes back is differentiable with respect to the parameters of
     backbone and head: exactly so (`order=2`, memory grows with the steps), or as if the inner
     gradients were constants (`order=1`). `on_step(m, tasks)` sees the state after m = 0..M steps;
-    the state is valid only during that call.
+    the state is valid only during that call. A diverging loop is not noticed here, so that a GPU
+    need not be waited for: see `refuse_divergence`.
     """
     differentiable = torch.is_grad_enabled()
     second_order = settings.order == 2 and differentiable
-    tasks, way = len(support_images), len(head[1])
+    tasks = len(support_images)
     network = task_network(backbone, tasks)
     start = network.parameters_of(backbone)
     trainable = {name for name, value in backbone.named_parameters() if value.requires_grad}
-    adapting = [name for name in start if name in trainable and settings.adapt == "all"]
-    start[HEAD_WEIGHT] = head[0].expand(tasks, -1, -1)
-    start[HEAD_BIAS] = head[1].expand(tasks, way)
-    adapting += [HEAD_WEIGHT, HEAD_BIAS]
+    adapting = [name for name in start if name in trainable and settings.adapt == "all"] + HEAD
+    start[HEAD_WEIGHT], start[HEAD_BIAS] = head[0].repeat(tasks, 1), head[1].repeat(tasks)
+    # Slots that start alike give an image's feature the gradient sum_k (p_k - y_k) w = 0 in the
+    # first step, so the backbone stays and its backward pass can be left out. (Not of second order:
+    # the derivative of that gradient is not zero.)
+    first_adapting = HEAD if _slots_are_alike(head) and not second_order else adapting
+    if runs_in_lanes(backbone, support_images) and not second_order and on_step is None:
+        values, statistics, losses = adapt_in_lanes(
+            backbone,
+            head,
+            support_images,
+            support_labels,
+            settings,
+            adapting=adapting,
+            first_adapting=first_adapting,
+        )
+        if differentiable:
+            values = _reattach(start, values, adapting)
+        constants = network.other_buffers_of(backbone)
+        return AdaptedTasks(
+            backbone, settings, values, statistics, constants, support_images, losses
+        )
 
     statistics = network.statistics_of(backbone)
     constants = network.other_buffers_of(backbone)
     wide_support = network.wide(support_images)
-    losses: list[Tensor] = []
+    done: list[Tensor] = []
 
     def state(values: dict[str, Tensor]) -> AdaptedTasks:
-        done = torch.stack(losses) if losses else wide_support.new_empty(0, tasks)
-        return AdaptedTasks(backbone, settings, values, statistics, constants, support_images, done)
+        losses = torch.stack(done) if done else wide_support.new_empty(0, tasks)
+        return AdaptedTasks(
+            backbone, settings, values, statistics, constants, support_images, losses
+        )
 
     with torch.enable_grad():
         values = _leaves(start, adapting, keep_graph=second_order)
@@ -133,28 +168,35 @@ def adapt(
             if on_step:
                 with torch.set_grad_enabled(differentiable):
                     on_step(step, state(values))
-            features = network.features(
-                {**_without_head(values), **constants, **statistics},
+            moving = first_adapting if step == 0 else adapting
+            loss, gradients = support_pass(
+                network,
+                values,
+                {**constants, **statistics},
                 wide_support,
-                statistics="running" if settings.normalization == "frozen" else "batch",
-                precision=settings.precision,
-            )
-            loss = _mean_loss(_head_logits(values, features), support_labels)  # (T,)
-            losses.append(loss.detach())
-            gradients = torch.autograd.grad(
-                loss.sum(),  # each task's parameters get the gradient of that task's loss
-                [values[name] for name in adapting],
+                support_labels,
+                settings,
+                adapting=moving,
                 create_graph=second_order,
-                allow_unused=True,
             )
-            _descend(values, adapting, gradients, settings.inner_lr, in_place=not second_order)
+            done.append(loss)
+            if second_order:
+                for name, gradient in zip(moving, gradients, strict=True):
+                    if gradient is not None:
+                        values[name] = values[name] - settings.inner_lr * gradient
+            else:
+                descend(values, moving, gradients, settings.inner_lr)
         if differentiable and not second_order:
             values = _reattach(start, values, adapting)
     adapted = state(values)
-    _refuse_divergence(adapted.support_losses, settings)
     if on_step:
         on_step(settings.inner_steps, adapted)
     return adapted
+
+
+def _slots_are_alike(head: tuple[Tensor, Tensor]) -> bool:
+    """Whether the head gave one vector and one bias to all slots, without copying them."""
+    return all(len(value) == 1 or value.stride(0) == 0 for value in head)
 
 
 def _leaves(
@@ -173,25 +215,6 @@ def _leaves(
     return values
 
 
-def _descend(
-    values: dict[str, Tensor],
-    adapting: list[str],
-    gradients: tuple[Tensor | None, ...],
-    rate: float,
-    *,
-    in_place: bool,
-) -> None:
-    used = [(name, g) for name, g in zip(adapting, gradients, strict=True) if g is not None]
-    if in_place:  # keeps the memory layout, which a sum with a gradient would not
-        with torch.no_grad():
-            torch._foreach_add_(
-                [values[name] for name, _ in used], [g for _, g in used], alpha=-rate
-            )
-    else:
-        for name, gradient in used:
-            values[name] = values[name] - rate * gradient
-
-
 def _reattach(
     start: dict[str, Tensor], values: dict[str, Tensor], adapting: list[str]
 ) -> dict[str, Tensor]:
@@ -202,23 +225,8 @@ def _reattach(
     }
 
 
-def _without_head(values: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {k: v for k, v in values.items() if k not in (HEAD_WEIGHT, HEAD_BIAS)}
-
-
-def _head_logits(values: dict[str, Tensor], features: Tensor) -> Tensor:
-    """Features (T, B, D) -> logits (T, B, N)."""
-    return features @ values[HEAD_WEIGHT].transpose(1, 2) + values[HEAD_BIAS].unsqueeze(1)
-
-
-def _mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Logits (T, S, N) and labels (T, S) -> the mean cross-entropy of each task (T,)."""
-    losses = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
-    return losses.view(labels.shape).mean(1)
-
-
-def _refuse_divergence(losses: Tensor, settings: AdaptationSettings) -> None:
-    """Look once, after the loop, so that a GPU never waits inside it."""
+def refuse_divergence(losses: Tensor, settings: AdaptationSettings) -> None:
+    """Raise if support losses (M, T) are not finite, naming the first step after which."""
     finite = losses.isfinite().all(1)  # (M,)
     if not finite.all():
         step = int(finite.long().argmin())

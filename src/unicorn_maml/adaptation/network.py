@@ -5,12 +5,14 @@ The copies are one network that is T times wider (see ConvNet4), so parameters o
 """
 
 import copy
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from unicorn_maml.adaptation.convolution import replace_convolutions
 from unicorn_maml.adaptation.normalization import Statistics, replace_batch_norm
 from unicorn_maml.settings import Precision
 
@@ -33,8 +35,12 @@ class TaskNetwork:
         else:
             raise ValueError("a backbone without `widen` runs one task at a time")
         self.tasks = tasks
-        self._module: nn.Module = skeleton.eval()  # drop layers rest: a task has one result
-        norms = replace_batch_norm(self._module)
+        module: nn.Module = skeleton.eval()  # drop layers rest: a task has one result
+        norms = replace_batch_norm(module)
+        replace_convolutions(module)
+        self._module = module
+        self._forward: _Forward = lambda values, images: functional_call(module, values, (images,))
+        self._compiled: _Forward | None = None
         self._norms = [layer for _, layer in norms]
         self._statistics_names = [
             f"{name}.{buffer}" for name, _ in norms for buffer in ("running_mean", "running_var")
@@ -79,6 +85,7 @@ class TaskNetwork:
         statistics: Statistics,
         support_rows: int = 0,
         precision: Precision,
+        compiled: bool = False,
     ) -> Tensor:
         """Features (T, B, D); `values` hold parameters, running averages and other buffers.
 
@@ -86,13 +93,22 @@ class TaskNetwork:
         """
         for layer in self._norms:
             layer.statistics, layer.support_rows = statistics, support_rows
+        forward = self._compiled_forward() if compiled else self._forward
         device = wide_images.device.type
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
-            features: Tensor = functional_call(self._module, values, (wide_images,))
+            features = forward(values, wide_images)
         features = features.view(len(features), self.tasks, -1).transpose(0, 1)
         return features.float() if features.dtype == torch.bfloat16 else features
 
+    def _compiled_forward(self) -> "_Forward":
+        if self._compiled is None:
+            # Every shape, policy and direction is a version of its own; the default allows eight.
+            torch._dynamo.config.recompile_limit = 64
+            self._compiled = torch.compile(self._forward, dynamic=False)
+        return self._compiled
 
+
+_Forward = Callable[[dict[str, Tensor], Tensor], Tensor]
 _networks: WeakKeyDictionary[nn.Module, dict[int, TaskNetwork]] = WeakKeyDictionary()
 
 

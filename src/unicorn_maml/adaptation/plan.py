@@ -13,10 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from unicorn_maml.adaptation.network import can_widen
+from unicorn_maml.settings import Precision
 
-__all__ = ["bytes_per_task", "tasks_at_once"]
+__all__ = ["bytes_per_task", "lane_width", "lanes_that_fit", "tasks_at_once"]
 
 _MOST_ON_A_GPU = 32
+_WIDEST_LANE = 8
+_NUMBERS_IN_A_LANE = 60_000_000  # outputs of all layers
 _SHARE_OF_FREE_MEMORY = 0.6
 _MOST_ON_A_CPU = 16
 _CACHE = 4 * 2**20  # measured on two cores: the best T keeps the largest output near 4 MiB
@@ -24,6 +27,7 @@ _BYTES = 4  # of a float32
 # What is alive in the backward pass, in multiples of the outputs of all layers: the outputs
 # themselves, gradients, and the outputs of functions that are no layers.
 _ALIVE = 3
+_ALIVE_FORWARD = 4  # without a backward pass: in multiples of the largest output
 _COPIES_OF_PARAMETERS = 4  # values, gradients, the start, a temporary
 _KEPT_PER_STEP = 3  # second order keeps the graph of each step's forward and backward pass
 
@@ -66,17 +70,47 @@ def tasks_at_once(
     return max(1, min(_MOST_ON_A_GPU, fitting))
 
 
+def lane_width(backbone: nn.Module, images: Tensor) -> int:
+    """How many tasks share a lane of a GPU, given images (any, B, C, H, W).
+
+    Measured on an H200: ResNet-12 is fastest one task to a lane, ConvNet-4 with few images in wide
+    networks of eight; with many images both are fastest alone.
+    """
+    numbers = _outputs_per_image(backbone, images.shape[2:]).total * images.shape[1]
+    return max(1, min(_WIDEST_LANE, _NUMBERS_IN_A_LANE // numbers))
+
+
+def lanes_that_fit(
+    backbone: nn.Module, images: Tensor, precision: Precision, *, backward: bool
+) -> int:
+    """How many lanes for such images fit into the free memory of a GPU."""
+    width = lane_width(backbone, images)
+    size = width * bytes_per_task(
+        backbone, images.shape[2:], images.shape[1], precision=precision, backward=backward
+    )
+    return int(_free_memory(images.device) * _SHARE_OF_FREE_MEMORY) // size
+
+
 def _free_memory(device: torch.device) -> int:
     """Memory that a pass can have: what PyTorch keeps for reuse counts as free."""
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + kept
 
 
-def bytes_per_task(backbone: nn.Module, image_shape: torch.Size, images: int) -> int:
-    """Estimate the memory of one task: its parameters, and the outputs for all its images."""
-    outputs = _outputs_per_image(backbone, image_shape).total * images
+def bytes_per_task(
+    backbone: nn.Module,
+    image_shape: torch.Size,
+    images: int,
+    *,
+    precision: Precision = "float32",
+    backward: bool = True,
+) -> int:
+    """Estimate the memory of one task: its parameters, and what is alive of the outputs."""
+    outputs = _outputs_per_image(backbone, image_shape)
+    alive = outputs.total * _ALIVE if backward else outputs.largest * _ALIVE_FORWARD
     parameters = sum(value.numel() for value in backbone.parameters())
-    return (outputs * _ALIVE + parameters * _COPIES_OF_PARAMETERS) * _BYTES
+    output_bytes = _BYTES // 2 if precision == "bfloat16" else _BYTES
+    return alive * images * output_bytes + parameters * _COPIES_OF_PARAMETERS * _BYTES
 
 
 def _outputs_per_image(backbone: nn.Module, image_shape: torch.Size) -> _Outputs:

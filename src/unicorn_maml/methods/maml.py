@@ -7,7 +7,7 @@ ICML 2017; first order by default, with many steps and a pre-trained backbone, a
 
 from torch import nn
 
-from unicorn_maml.adaptation.engine import adapt
+from unicorn_maml.adaptation.engine import adapt, refuse_divergence
 from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError
@@ -41,6 +41,7 @@ class MAML(Method):
         )
         logits = adapted.logits(tasks.query_images, meta_training=self.training)
         if not logits.isfinite().all():
+            refuse_divergence(adapted.support_losses, self.adaptation)
             raise DivergedError(
                 f"The query logits are not finite after {self.adaptation.inner_steps} inner steps; "
                 f"try an --inner-lr smaller than {self.adaptation.inner_lr:g}."
