@@ -1,6 +1,9 @@
 """Where to compute, and with what."""
 
+import importlib.util
+import os
 import platform
+import shutil
 import time
 
 import torch
@@ -9,7 +12,14 @@ from unicorn_maml import __version__
 from unicorn_maml.errors import UsageError
 from unicorn_maml.settings import Precision
 
-__all__ = ["choose_device", "describe_device", "matrix_teraflops", "versions"]
+__all__ = [
+    "can_compile",
+    "choose_device",
+    "describe_device",
+    "matrix_teraflops",
+    "require_compiler",
+    "versions",
+]
 
 
 def choose_device(name: str) -> torch.device:
@@ -27,6 +37,25 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(f"Device {name!r} is not there; choose --device cpu.")
     return device
+
+
+def can_compile(device: torch.device) -> bool:
+    """Whether networks can be compiled for this device: a GPU, with Triton and a C compiler."""
+    compilers = (os.environ.get("CC"), "cc", "gcc", "clang")
+    return (
+        device.type == "cuda"
+        and importlib.util.find_spec("triton") is not None
+        and any(shutil.which(name) for name in compilers if name)
+    )
+
+
+def require_compiler(device: torch.device) -> None:
+    """Refuse --compile where there is nothing to compile with."""
+    if not can_compile(device):
+        raise UsageError(
+            "--compile needs a GPU, the package triton and a C compiler, which are not all here; "
+            "leave it out."
+        )
 
 
 def describe_device(device: torch.device) -> str:

@@ -293,6 +293,48 @@ def test_with_the_head_alone_adapting_the_backbone_still_gets_a_meta_gradient(or
     torch.testing.assert_close(ours["head.weight"], weight.grad)
 
 
+def adapted_with(method: MAML, head: tuple[Tensor, Tensor], tasks: TaskBatch) -> list[Tensor]:
+    with torch.no_grad():
+        adapted = adapt(
+            method.backbone,
+            head,
+            tasks.support_images,
+            tasks.support_labels,
+            method.adaptation,
+        )
+    return [*adapted.values.values(), *adapted.statistics.values(), adapted.support_losses]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_leaving_out_the_backbone_in_the_first_step_of_equal_slots_changes_nothing(policy):
+    tasks, method = random_tasks(2), make(convnet(), normalization=policy)
+    shared = SharedHead(method.backbone.feature_width).double()(3)
+    copied = (shared[0].clone(), shared[1].clone())  # equal slots, but not known to be
+    pairs = zip(
+        adapted_with(method, shared, tasks), adapted_with(method, copied, tasks), strict=True
+    )
+    for skipped, whole in pairs:
+        torch.testing.assert_close(skipped, whole, rtol=1e-9, atol=1e-12)
+
+
+def test_the_backbone_has_one_backward_pass_less_where_slots_start_alike():
+    tasks, passes = random_tasks(1), []
+
+    class Watched(MLP):
+        def forward(self, images: Tensor) -> Tensor:
+            features = super().forward(images)
+            if features.requires_grad:
+                features.register_hook(lambda _: passes.append(1))
+            return features
+
+    method = make(Watched().double(), inner_steps=4)
+    adapted_with(method, method.head(3), tasks)
+    assert len(passes) == 4
+    passes.clear()
+    adapted_with(method, SharedHead(method.backbone.feature_width).double()(3), tasks)
+    assert len(passes) == 3
+
+
 def test_looking_at_a_step_changes_nothing():
     tasks = random_tasks(2)
     for policy in POLICIES:

@@ -115,7 +115,7 @@ def test_a_killed_run_recovers_and_ends_with_the_same_weights(settings, tmp_path
     killed = replace(settings, out=tmp_path / "killed")
     command = [sys.executable, "-m", "unicorn_maml", "train"]
     for name, value in to_json(killed).items():
-        if value is not None and name != "resume":
+        if value is not None and value is not False:
             command += [f"--{name.replace('_', '-')}", str(value)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

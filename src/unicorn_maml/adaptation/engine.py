@@ -17,7 +17,7 @@ from unicorn_maml.adaptation.passes import (
     query_pass,
     support_pass,
 )
-from unicorn_maml.adaptation.plan import tasks_at_once
+from unicorn_maml.adaptation.plan import lane_width, tasks_at_once
 from unicorn_maml.errors import DivergedError
 from unicorn_maml.settings import AdaptationSettings
 
@@ -78,7 +78,9 @@ class AdaptedTasks:
                 query_statistics=statistics,
                 support_rows=support_rows,
             )
-        at_once = tasks_at_once(self.backbone, images)
+        # With gradients, many images fill a GPU without a second task.
+        on_gpu = images.device.type == "cuda"
+        at_once = (lane_width if on_gpu else tasks_at_once)(self.backbone, images)
         pieces = [slice(i, i + at_once) for i in range(0, len(images), at_once)]
         logits = []
         for piece in pieces:

@@ -254,7 +254,7 @@ def _lanes(
         images.device,
         settings.normalization,
         settings.precision,
-        settings.compiled,
+        settings.compile,
     )
     kinds = _made.setdefault(backbone, {})
     lanes = kinds.pop(key, [])

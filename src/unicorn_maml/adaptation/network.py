@@ -93,8 +93,9 @@ class TaskNetwork:
         """
         for layer in self._norms:
             layer.statistics, layer.support_rows = statistics, support_rows
-        forward = self._compiled_forward() if compiled else self._forward
         device = wide_images.device.type
+        compiled = compiled and device == "cuda"
+        forward = self._compiled_forward() if compiled else self._forward
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
             features = forward(values, wide_images)
         features = features.view(len(features), self.tasks, -1).transpose(0, 1)

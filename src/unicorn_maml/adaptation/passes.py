@@ -37,7 +37,7 @@ def support_pass(
         wide_support,
         statistics="running" if settings.normalization == "frozen" else "batch",
         precision=settings.precision,
-        compiled=settings.compiled,
+        compiled=settings.compile,
     )
     loss = _mean_loss(_head_logits(values, features), labels)
     gradients = torch.autograd.grad(
@@ -78,7 +78,7 @@ def query_pass(
         statistics=statistics,
         support_rows=support_rows,
         precision=settings.precision,
-        compiled=settings.compiled,
+        compiled=settings.compile,
     )
     return _head_logits(values, features[:, support_rows:])
 

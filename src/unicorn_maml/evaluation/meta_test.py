@@ -10,7 +10,7 @@ import numpy as np
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.tasks import TaskSampler
-from unicorn_maml.devices import choose_device, describe_device, versions
+from unicorn_maml.devices import choose_device, describe_device, require_compiler, versions
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import check_can_write, read_json, sibling, write_json
 from unicorn_maml.intervals import mean_interval
@@ -111,12 +111,15 @@ def prepare(
         adapt=_first(settings.adapt, trained.adaptation.adapt),
         normalization=_first(settings.normalization, trained.adaptation.normalization),
         precision=settings.precision,
+        compile=settings.compile,
     )
     head = settings.head if isinstance(settings, EvaluateSettings) else None
     method = checkpoint.method(adaptation, head)
     if isinstance(method, MAML):
         method.head(way)  # a head that cannot serve so many ways says so now
     device = choose_device(settings.device)
+    if settings.compile:
+        require_compiler(device)
     sampler = TaskSampler(
         store, settings.split, way=way, shot=shot, query=settings.query, seed=settings.seed
     )
@@ -136,6 +139,7 @@ def prepare(
         "adapt": adaptation.adapt if adapts else "nothing",
         "normalization": adaptation.normalization if adapts else "frozen",
         "precision": adaptation.precision,
+        "compile": adaptation.compile,
         "seed": settings.seed,
         "split": settings.split,
         "store": store_name,

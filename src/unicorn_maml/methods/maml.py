@@ -44,7 +44,7 @@ class MAML(Method):
             refuse_divergence(adapted.support_losses, self.adaptation)
             raise DivergedError(
                 f"The query logits are not finite after {self.adaptation.inner_steps} inner steps; "
-                f"try an --inner-lr smaller than {self.adaptation.inner_lr:g}."
+                f"try a smaller --inner-lr, such as {self.adaptation.inner_lr / 10:g}."
             )
         return Prediction(logits, adapted.statistics)
 

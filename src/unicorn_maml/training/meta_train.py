@@ -16,7 +16,7 @@ from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
-from unicorn_maml.devices import choose_device, describe_device
+from unicorn_maml.devices import choose_device, describe_device, require_compiler
 from unicorn_maml.errors import DivergedError
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import ModelSpec, build_method
@@ -59,6 +59,8 @@ class TrainResult:
 def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -> TrainResult:
     """Meta-train as the settings say, or continue a run, and return how it ended."""
     device = choose_device(settings.device)
+    if settings.compile:
+        require_compiler(device)
     store = open_store(settings.store)
     spec = ModelSpec(
         method=settings.method, way=settings.way, features=backbone_spec(settings, store)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
-from unicorn_maml.devices import choose_device, describe_device, matrix_teraflops
+from unicorn_maml.devices import can_compile, choose_device, describe_device, matrix_teraflops
 from unicorn_maml.errors import DivergedError, UsageError
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import ModelSpec
@@ -133,9 +133,7 @@ class _Trainer:
         self.averaged = copy.deepcopy(backbone) if settings.average > 0 else backbone
         # CUDA graphs, because launching an update's kernels takes longer than running them.
         self.forward = (
-            torch.compile(self.model, mode="reduce-overhead")
-            if device.type == "cuda"
-            else self.model
+            torch.compile(self.model, mode="reduce-overhead") if can_compile(device) else self.model
         )
         self.teacher: Teacher | None = None
         if settings.teacher is not None:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unicorn_maml.data.store import ImageStore
+from unicorn_maml.devices import can_compile
 from unicorn_maml.errors import UsageError
 from unicorn_maml.methods.centroid import frozen_features
 from unicorn_maml.settings import Precision
@@ -39,7 +40,7 @@ class Teacher:
             )
         backbone = checkpoint.method().backbone.to(device).requires_grad_(False).eval()
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if device.type == "cuda":
+        if can_compile(device):
             backbone.compile(dynamic=False)
         self._backbone = backbone
         self._mean = torch.tensor(checkpoint.pixel_mean, device=device).view(-1, 1, 1)
