@@ -15,6 +15,7 @@ from unicorn_maml.errors import UsageError
 __all__ = [
     "AdaptationSettings",
     "Backbone",
+    "BenchSettings",
     "CompareSettings",
     "DataPrepareSettings",
     "DataSetKind",
@@ -353,6 +354,44 @@ class DemoSettings:
     def __post_init__(self) -> None:
         check_types(self)
         check_numbers(self, at_least={"epochs": 1, "tasks": 1, "permutation_tasks": 1, "seed": 0})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchSettings:
+    """Measure how fast this machine adapts, evaluates and meta-trains, beside a plain loop.
+
+    By default it measures the paper's settings on a GPU, and two small ones on a CPU. Any of the
+    options from --backbone to --width measures one network of your own instead.
+    """
+
+    backbone: Annotated[Backbone | None, "network  [default: convnet4]"] = None
+    method: Annotated[MethodName | None, "maml or unicorn  [default: unicorn]"] = None
+    shot: Annotated[int | None, _SHOT + "  [default: 1]"] = None
+    inner_steps: Annotated[int | None, _STEPS + "  [default: 5]"] = None
+    size: Annotated[int | None, "side of the images  [default: 84]"] = None
+    channels: Annotated[int | None, "channels of the images  [default: 3]"] = None
+    width: Annotated[int | None, "channels of ConvNet-4  [default: 64]"] = None
+    normalization: Annotated[
+        Literal["batch", "mixed", "frozen"],
+        "batch-norm statistics of the query images, as for `train`; the plain loop cannot do "
+        "`support`",
+    ] = "mixed"
+    tasks: Annotated[
+        int | None, "tasks of a batch at adaptation and evaluation  [default: 64, on a CPU 8]"
+    ] = None
+    task_batch: Annotated[int, "tasks whose gradients make one update of meta-training"] = 1
+    repeats: Annotated[int, "measurements whose median is shown"] = 5
+    device: Annotated[str, _DEVICE] = "auto"
+    precision: Annotated[
+        Precision | None, _PRECISION + "  [default: bfloat16, on a CPU float32]"
+    ] = None
+    json: Annotated[Path | None, _JSON] = None
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        counts = ["shot", "inner_steps", "size", "channels", "width"]
+        counts += ["tasks", "task_batch", "repeats"]
+        check_numbers(self, at_least=dict.fromkeys(counts, 1))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,7 @@ def test_demo_prints_one_table_that_tells_the_methods_apart(cli, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["", "demo", "train", "evaluate", "compare", "data", "data show"]
+    "command", ["", "demo", "train", "evaluate", "compare", "bench", "data", "data show"]
 )
 def test_every_command_has_help(cli, command):
     code, out, _ = cli(*command.split(), "--help")

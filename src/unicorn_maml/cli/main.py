@@ -12,12 +12,14 @@ from rich.console import Console
 
 from unicorn_maml import __version__
 from unicorn_maml.cli import commands
+from unicorn_maml.cli.bench import bench
 from unicorn_maml.cli.data import data_prepare, data_show
 from unicorn_maml.cli.demo import demo
 from unicorn_maml.cli.options import add_command
 from unicorn_maml.errors import UnicornError
 from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
+    BenchSettings,
     CompareSettings,
     DataPrepareSettings,
     DataShowSettings,
@@ -75,6 +77,13 @@ add_command(
 )
 add_command(app, "export", ExportSettings, commands.export)
 add_command(
+    app,
+    "bench",
+    BenchSettings,
+    bench,
+    epilog="Example: unicorn-maml bench --backbone resnet12 --shot 5 --inner-steps 20",
+)
+add_command(
     data,
     "prepare",
     DataPrepareSettings,
@@ -117,11 +126,20 @@ def main() -> None:
         errors.print(f"Error: {_explain(error)}", style="red")
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:
-        # torch's own class of this name is not imported here, because that takes seconds
-        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
+        if not _is_out_of_memory(error):
             raise
         errors.print("Error: Not enough memory; use smaller images or batches.", style="red")
         sys.exit(1)
+
+
+def _is_out_of_memory(error: MemoryError | RuntimeError) -> bool:
+    # torch's own class of this name is not imported here, because that takes seconds; a CPU's
+    # allocator has none.
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "DefaultCPUAllocator" in str(error)
+    )
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> Any:
