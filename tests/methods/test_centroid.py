@@ -4,10 +4,8 @@ import pytest
 import torch
 
 from tasks import SIZE, random_tasks
-from unicorn_maml.data.batches import TaskLoader
-from unicorn_maml.data.tasks import TaskSampler
-from unicorn_maml.methods.centroid import NearestCentroid, centroid_accuracies, frozen_features
-from unicorn_maml.methods.scoring import accuracy_percent, predict
+from unicorn_maml.methods.centroid import NearestCentroid
+from unicorn_maml.methods.scoring import predict
 from unicorn_maml.models.convnet4 import ConvNet4
 
 
@@ -30,23 +28,3 @@ def test_a_query_gets_the_class_of_the_nearest_mean_feature(distance):
                 else:
                     expected = [-((query - mean) ** 2).sum() for mean in means]
                 torch.testing.assert_close(row, torch.stack(expected))
-
-
-def test_known_features_give_the_accuracies_of_the_images(small_store):
-    torch.manual_seed(0)
-    backbone = ConvNet4(channels=1, size=16, width=8)
-    sampler = TaskSampler(small_store, "novel", way=3, shot=2, query=3, seed=0)
-    mean, std = small_store.pixel_mean, small_store.pixel_std
-    loader = TaskLoader(sampler, pixel_mean=mean, pixel_std=std, device=torch.device("cpu"))
-    entries = small_store.classes_of("novel")
-    rows = slice(entries[0].start, entries[-1].start + entries[-1].count)
-    pixels = torch.from_numpy(small_store.images[rows].copy()).permute(0, 3, 1, 2).float() / 255
-    with torch.no_grad():
-        features = frozen_features(backbone, (pixels - mean[0]) / std[0], "float32")
-    tasks = loader.load(range(20))
-    for distance in ("cosine", "euclidean"):
-        expected = accuracy_percent(
-            predict(NearestCentroid(backbone, distance), tasks), tasks.query_labels
-        )
-        found = centroid_accuracies(features, sampler, range(20), distance)
-        torch.testing.assert_close(found, expected)

@@ -1,6 +1,6 @@
 """Batches of tasks: gathered from the store, and normalised, on the device that computes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +10,15 @@ from torch import Tensor
 
 from unicorn_maml.data.tasks import TaskSampler
 
-__all__ = ["TaskBatch", "TaskLoader"]
+__all__ = ["TaskBatch", "TaskLoader", "gather_tasks"]
 
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """T tasks side by side; S = shot * way support images and Q = query * way query images each."""
+    """T tasks side by side; S = shot * way support images and Q = query * way query images each.
+
+    Where features are known, they stand in the place of images: (T, S, D) and (T, Q, D).
+    """
 
     support_images: Tensor  # (T, S, C, H, W)
     support_labels: Tensor  # (T, S) slots in 0..way-1
@@ -67,18 +70,9 @@ class TaskLoader:
 
     def load(self, numbers: Sequence[int]) -> TaskBatch:
         """Return the tasks with these numbers."""
-        rows = self.sampler.rows(numbers)
-        slots = torch.arange(self.sampler.way, device=self.device)
-        tasks = len(numbers)
-        return TaskBatch(
-            support_images=self._gather(rows.support),
-            support_labels=slots.repeat(tasks, self.sampler.shot),
-            query_images=self._gather(rows.query),
-            query_labels=slots.repeat(tasks, self.sampler.query),
-            way=self.sampler.way,
-        )
+        return gather_tasks(self.sampler, numbers, self.images)
 
-    def _gather(self, rows: NDArray[np.int64]) -> Tensor:
+    def images(self, rows: NDArray[np.int64]) -> Tensor:
         """Rows (T, B) of the store -> normalised images (T, B, C, H, W)."""
         if self._resident is None:
             pixels = torch.from_numpy(self.sampler.store.images[rows])
@@ -86,3 +80,19 @@ class TaskLoader:
             pixels = self._resident[torch.from_numpy(rows - self._first_row).to(self.device)]
         images = pixels.permute(0, 1, 4, 2, 3).float()  # keeps the channels last in memory
         return images.sub_(self._mean).mul_(self._scale)
+
+
+def gather_tasks(
+    sampler: TaskSampler, numbers: Sequence[int], gather: Callable[[NDArray[np.int64]], Tensor]
+) -> TaskBatch:
+    """Return tasks of what `gather` makes of rows (T, B) of the store."""
+    rows = sampler.rows(numbers)
+    support, query = gather(rows.support), gather(rows.query)
+    slots = torch.arange(sampler.way, device=support.device)
+    return TaskBatch(
+        support_images=support,
+        support_labels=slots.repeat(len(numbers), sampler.shot),
+        query_images=query,
+        query_labels=slots.repeat(len(numbers), sampler.query),
+        way=sampler.way,
+    )

@@ -48,6 +48,10 @@ class TaskSampler:
                 f"{query} queries need {shot + query}; ask for fewer shots or queries."
             )
 
+    def rows_of_split(self) -> NDArray[np.int64]:
+        """Return the rows of all images that tasks can have, ascending."""
+        return np.concatenate([np.arange(e.start, e.start + e.count) for e in self._classes])
+
     def rows(self, numbers: Sequence[int]) -> TaskRows:
         """Return the rows of the tasks with these numbers."""
         drawn = [self._draw(number) for number in numbers]

@@ -5,9 +5,10 @@ ICML 2017; first order by default, with many steps and a pre-trained backbone, a
 "How to Train Your MAML to Excel in Few-Shot Classification", ICLR 2022.
 """
 
-from torch import nn
+from torch import Tensor, nn
 
 from unicorn_maml.adaptation.engine import adapt, refuse_divergence
+from unicorn_maml.adaptation.head_only import adapt_head
 from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError
@@ -27,8 +28,13 @@ class MAML(Method):
     trained_head: HeadKind = "per-slot"
 
     def __init__(self, backbone: nn.Module, head: Head, adaptation: AdaptationSettings):
-        super().__init__(backbone)
+        super().__init__(backbone, adaptation.precision)
         self.head, self.adaptation = head, adaptation
+
+    @property
+    def has_fixed_features(self) -> bool:
+        """Only with `frozen`: under other policies the task's own images normalise the features."""
+        return self.adaptation.adapt == "head" and self.adaptation.normalization == "frozen"
 
     def forward(self, tasks: TaskBatch) -> Prediction:
         """Adapt to the support sets and predict the query images."""
@@ -40,13 +46,25 @@ class MAML(Method):
             self.adaptation,
         )
         logits = adapted.logits(tasks.query_images, meta_training=self.training)
-        if not logits.isfinite().all():
-            refuse_divergence(adapted.support_losses, self.adaptation)
+        return Prediction(logits, adapted.statistics, adapted.support_losses)
+
+    def from_features(self, tasks: TaskBatch) -> Prediction:
+        """Adapt the head to the support features and predict the query features."""
+        weight, bias, losses = adapt_head(
+            self.head(tasks.way), tasks.support_images, tasks.support_labels, self.adaptation
+        )
+        logits = tasks.query_images @ weight.transpose(1, 2) + bias.unsqueeze(1)
+        return Prediction(logits, {}, losses)
+
+    def refuse_divergence(self, prediction: Prediction) -> None:
+        """Raise if the inner loop diverged: whatever is not finite ends in the logits."""
+        if not prediction.logits.isfinite().all():
+            assert prediction.support_losses is not None
+            refuse_divergence(prediction.support_losses, self.adaptation)
             raise DivergedError(
                 f"The query logits are not finite after {self.adaptation.inner_steps} inner steps; "
                 f"try a smaller --inner-lr, such as {self.adaptation.inner_lr / 10:g}."
             )
-        return Prediction(logits, adapted.statistics)
 
     def tasks_at_once(self, tasks: TaskBatch) -> int:
         """How many tasks to put into one call; the graphs of second order take their memory."""

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch
+from unicorn_maml.settings import Precision
 
 __all__ = ["Method", "Prediction"]
 
@@ -24,12 +25,24 @@ class Method(nn.Module):
     In training mode the prediction is differentiable with respect to the parameters.
     """
 
-    def __init__(self, backbone: nn.Module):
+    def __init__(self, backbone: nn.Module, precision: Precision):
         super().__init__()
-        self.backbone = backbone
+        self.backbone, self.precision = backbone, precision
+
+    @property
+    def has_fixed_features(self) -> bool:
+        """Whether an image has the same feature in every task, at meta-test."""
+        return False
 
     def forward(self, tasks: TaskBatch) -> Prediction:
         """Learn from the support sets and predict the query images."""
+        raise NotImplementedError
+
+    def from_features(self, tasks: TaskBatch) -> Tensor:
+        """Query logits (T, Q, N) at meta-test, of tasks with features in the place of images.
+
+        For methods with fixed features only.
+        """
         raise NotImplementedError
 
     def tasks_at_once(self, tasks: TaskBatch) -> int:

@@ -8,9 +8,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
+from unicorn_maml.methods.features import FeatureLoader
 from unicorn_maml.methods.method import Method
 
-__all__ = ["accuracy_percent", "iterate_accuracies", "predict"]
+__all__ = ["accuracy_percent", "iterate_accuracies", "iterate_feature_accuracies", "predict"]
+
+# Tasks of features are taken together while they fit into a cache; more than these gain nothing.
+_FEATURE_TASKS = 64
+_FEATURE_BYTES = 16 * 2**20
 
 
 def accuracy_percent(logits: Tensor, labels: Tensor) -> Tensor:
@@ -37,3 +42,17 @@ def iterate_accuracies(
     for start in range(0, len(numbers), at_once):
         tasks = loader.load(numbers[start : start + at_once])
         yield accuracy_percent(predict(method, tasks), tasks.query_labels).cpu().numpy()
+
+
+@torch.no_grad()
+def iterate_feature_accuracies(
+    method: Method, loader: FeatureLoader, numbers: Sequence[int]
+) -> Iterator[NDArray[np.float64]]:
+    """Do the same from features, with a method that has fixed ones."""
+    sampler = loader.sampler
+    numbers_per_task = sampler.way * (sampler.shot + sampler.query) * loader.features.shape[1]
+    fitting = _FEATURE_BYTES // (numbers_per_task * loader.features.element_size())
+    at_once = max(1, min(_FEATURE_TASKS, fitting))
+    for start in range(0, len(numbers), at_once):
+        tasks = loader.load(numbers[start : start + at_once])
+        yield accuracy_percent(method.from_features(tasks), tasks.query_labels).cpu().numpy()

@@ -22,7 +22,9 @@ from unicorn_maml.devices import can_compile, choose_device, describe_device, ma
 from unicorn_maml.errors import DivergedError, UsageError
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import ModelSpec
-from unicorn_maml.methods.centroid import NearestCentroid, centroid_accuracies, frozen_features
+from unicorn_maml.methods.centroid import NearestCentroid
+from unicorn_maml.methods.features import FeatureLoader, frozen_features
+from unicorn_maml.methods.scoring import iterate_feature_accuracies
 from unicorn_maml.models.build import build_backbone
 from unicorn_maml.models.flops import forward_flops
 from unicorn_maml.progress import OnProgress
@@ -314,12 +316,11 @@ class _Trainer:
                 for rows in torch.split(torch.arange(len(self.validation)), 512)
             ]
         )
+        tasks = FeatureLoader(self.sampler, self.sampler.rows_of_split(), features)
         numbers = range(self.settings.select_tasks)
         cosine, euclidean = (
-            mean_interval(
-                centroid_accuracies(features, self.sampler, numbers, distance).cpu().numpy()
-            )
-            for distance in _DISTANCES
+            mean_interval(np.concatenate([*iterate_feature_accuracies(method, tasks, numbers)]))
+            for method in (NearestCentroid(self.model.backbone, each) for each in _DISTANCES)
         )
         return {
             "validation_accuracy": cosine.mean,
