@@ -14,9 +14,15 @@ from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.store import write_store
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.errors import FileError, UsageError
-from unicorn_maml.evaluation.meta_test import compare, evaluate, prepare, write_result
+from unicorn_maml.evaluation.meta_test import (
+    compare,
+    evaluate,
+    prepare,
+    unfinished_file,
+    write_result,
+)
 from unicorn_maml.intervals import mean_interval
-from unicorn_maml.methods.scoring import predict
+from unicorn_maml.methods.scoring import iterate_accuracies, predict
 from unicorn_maml.settings import CompareSettings, EvaluateSettings, TrainSettings
 from unicorn_maml.training.checkpoint import load_checkpoint
 from unicorn_maml.training.meta_train import meta_train
@@ -150,6 +156,58 @@ def test_an_interrupted_comparison_resumes(runs, tmp_path):
     resumed = compare(replace(asked, resume=True))
     for name in ("first", "second"):
         assert resumed[name]["per_task"] == pytest.approx(whole[name]["per_task"])
+
+
+FIXED = [{"head": "cosine"}, {"head": "euclidean"}, {"adapt": "head", "normalization": "frozen"}]
+
+
+@pytest.mark.parametrize("options", FIXED)
+def test_fixed_features_are_computed_once_and_change_no_accuracy(runs, options):
+    asked = ask(runs["maml"], tasks=60, **options)
+    result = evaluate(asked)
+    test = prepare(load_checkpoint(runs["maml"]), asked)
+    expected = np.concatenate([*iterate_accuracies(test.method, test.loader, range(60))])
+    assert result["per_task"] == pytest.approx(expected)
+    assert result["feature_seconds"] > 0
+    # The time per task includes that of the features.
+    assert result["tasks_per_second"] < 60 / result["feature_seconds"]
+    adapted = evaluate(ask(runs["maml"], adapt="head", normalization="mixed"))
+    assert adapted["feature_seconds"] is None
+
+
+def test_a_comparison_takes_features_where_they_are_fixed(runs):
+    asked = CompareSettings(
+        first=runs["unicorn"],
+        second=runs["maml"],
+        tasks=10,
+        query=3,
+        adapt="head",
+        normalization="frozen",
+    )
+    result = compare(asked)
+    for name, run in (("first", runs["unicorn"]), ("second", runs["maml"])):
+        assert result[name]["feature_seconds"] > 0
+        alone = evaluate(ask(run, tasks=10, adapt="head", normalization="frozen"))
+        assert result[name]["per_task"] == alone["per_task"]
+
+
+def test_an_evaluation_from_features_resumes(runs, tmp_path):
+    asked = ask(runs["maml"], tasks=150, head="cosine", json=tmp_path / "result.json")
+    whole = evaluate(asked)["per_task"]
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(asked, interrupt)
+    assert not unfinished_file(asked.json).exists(), "stopped before the first task"
+
+    def stop_after_some_tasks(_done, _all, figures):
+        if "accuracy" in figures:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(asked, stop_after_some_tasks)
+    (kept,) = json.loads(unfinished_file(asked.json).read_text())
+    assert 0 < len(kept["per_task"]) < 150
+    result = evaluate(replace(asked, resume=True))
+    assert result["per_task"] == pytest.approx(whole)
 
 
 def test_resume_needs_a_file_and_something_to_resume(runs, tmp_path):

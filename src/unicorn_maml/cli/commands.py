@@ -91,7 +91,11 @@ def evaluate(settings: EvaluateSettings) -> None:
 
 
 def _stopped(file: Path | None) -> str:
-    return f"Stopped; add --resume to continue for {file}." if file else "Stopped."
+    from unicorn_maml.evaluation.meta_test import unfinished_file
+
+    if file is None or not unfinished_file(file).exists():
+        return "Stopped."
+    return f"Stopped; add --resume to continue for {file}."
 
 
 _NOT_SHOWN = {"accuracy", "ci95", "per_task", "versions", "store_checksum", "weights_sha256"}

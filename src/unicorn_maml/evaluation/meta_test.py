@@ -15,9 +15,10 @@ from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import check_can_write, read_json, sibling, write_json
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import METHODS
+from unicorn_maml.methods.features import extract_features
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.method import Method
-from unicorn_maml.methods.scoring import iterate_accuracies
+from unicorn_maml.methods.scoring import iterate_accuracies, iterate_feature_accuracies
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import (
     AdaptationSettings,
@@ -28,7 +29,7 @@ from unicorn_maml.settings import (
 )
 from unicorn_maml.training.checkpoint import Checkpoint, load_checkpoint
 
-__all__ = ["MetaTest", "compare", "evaluate", "prepare", "write_result"]
+__all__ = ["MetaTest", "compare", "evaluate", "prepare", "unfinished_file", "write_result"]
 
 
 @dataclass
@@ -40,7 +41,8 @@ class MetaTest:
     tasks: int
     record: dict[str, Any]  # every setting that the accuracies depend on
     per_task: list[float]  # percent, of tasks 0, 1, ...
-    seconds: float = 0.0
+    seconds: float = 0.0  # all of the time, that of feature_seconds too
+    feature_seconds: float | None = None  # spent on features before the first task, if any was
     tasks_timed: int = 0
 
     def run(
@@ -56,7 +58,13 @@ class MetaTest:
         """
         started = time.perf_counter()
         numbers = range(len(self.per_task), self.tasks)
-        for accuracies in iterate_accuracies(self.method, self.loader, numbers):
+        if numbers and self.method.has_fixed_features:
+            features = extract_features(self.method, self.loader, numbers, on_progress)
+            self.feature_seconds = time.perf_counter() - started
+            found = iterate_feature_accuracies(self.method, features, numbers)
+        else:
+            found = iterate_accuracies(self.method, self.loader, numbers)
+        for accuracies in found:
             self.per_task.extend(float(value) for value in accuracies)
             self.tasks_timed += len(accuracies)
             self.seconds = time.perf_counter() - started
@@ -77,6 +85,7 @@ class MetaTest:
             "tasks": len(self.per_task),
             **self.record,
             "tasks_per_second": self.tasks_timed / self.seconds if self.seconds else None,
+            "feature_seconds": self.feature_seconds,
             "device": describe_device(self.loader.device),
             "versions": versions(),
             "per_task": self.per_task,
@@ -193,10 +202,11 @@ def write_result(file: Path | None, result: dict[str, Any]) -> None:
     """Write a finished result, and drop what was kept in case it would be interrupted."""
     if file is not None:
         write_json(file, result)
-        _unfinished(file).unlink(missing_ok=True)
+        unfinished_file(file).unlink(missing_ok=True)
 
 
-def _unfinished(file: Path) -> Path:
+def unfinished_file(file: Path) -> Path:
+    """Where the finished tasks of an interrupted work for a result file are kept."""
     return sibling(file, ".part")
 
 
@@ -217,7 +227,7 @@ def _run_all(
             test.run(on_progress, done_before=number * tasks, all_tasks=len(tests) * tasks)
     except BaseException:
         if settings.json and any(test.per_task for test in tests):
-            write_json(_unfinished(settings.json), [test.unfinished() for test in tests])
+            write_json(unfinished_file(settings.json), [test.unfinished() for test in tests])
         raise
 
 
@@ -225,7 +235,7 @@ def _take_up(tests: list[MetaTest], file: Path | None) -> None:
     """Give the tests the accuracies that an interrupted run of them had found."""
     if file is None:
         raise UsageError("--resume continues the work for a result file; name it with --json.")
-    kept = _unfinished(file)
+    kept = unfinished_file(file)
     if not kept.exists():
         raise UsageError(f"There is nothing to resume for {file}; leave --resume out.")
     try:
