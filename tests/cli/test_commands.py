@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import make_store
+from unicorn_maml.evaluation import meta_test
 from unicorn_maml.training import checkpoint
 
 SMALL = "--width 8 --way 3 --query 3 --inner-steps 2 --tasks-per-epoch 4 --task-batch 2"
@@ -55,6 +56,20 @@ def test_train_evaluate_and_compare_work_together(cli, store, run, tmp_path):
     code, out, _ = cli("compare", run, maml, "--tasks 5 --query 3")
     assert code == 0
     assert "first minus" in out
+
+
+def test_an_evaluation_stopped_before_its_first_task_does_not_offer_to_resume(
+    cli, store, run, tmp_path, monkeypatch
+):
+    def stop(*_arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(meta_test, "extract_features", stop)
+    file = tmp_path / "result.json"
+    code, _, err = cli("evaluate", run, "--store", store, "--head cosine --query 3 --json", file)
+    assert code == 130
+    assert "Stopped." in err
+    assert "--resume" not in err
 
 
 def test_data_show_prints_splits_and_checks_the_images(cli, store, tmp_path):

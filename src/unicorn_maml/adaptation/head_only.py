@@ -1,4 +1,9 @@
-"""The inner loop where features are known and the head alone adapts: no network, no autograd."""
+"""The inner loop where features are known and the head alone adapts: no network, no autograd.
+
+The gradient of the support loss with respect to the logits is (softmax - one-hot) / S, and a step
+adds multiples of the support features to the weights. So a step needs no more of the features than
+their products with each other, which stay the same.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -18,17 +23,16 @@ def adapt_head(
 
     `head` is a pair of weights (N, D) and biases (N,); back come (T, N, D) and (T, N).
     """
+    weight, bias = head
     tasks, images, _ = features.shape
-    weight, bias = (value.expand(tasks, *value.shape).clone() for value in head)
-    wanted = F.one_hot(labels, len(head[1])).to(features.dtype)  # (T, S, N)
+    wanted = F.one_hot(labels, len(bias)).to(features.dtype)  # (T, S, N)
+    first_logits = features @ weight.T + bias
+    products = features @ features.transpose(1, 2) + 1  # (T, S, S); the one is the bias's input
+    descent = torch.zeros_like(wanted)  # sum of the steps so far, as multiples of the features
     losses = features.new_empty(settings.inner_steps, tasks)
-    rate = settings.inner_lr / images  # the loss is a mean over the support set
     for step in range(settings.inner_steps):
-        logits = torch.baddbmm(bias.unsqueeze(1), features, weight.transpose(1, 2))
-        scores = F.log_softmax(logits, -1)
+        scores = F.log_softmax(first_logits - products @ descent, -1)
         losses[step] = -scores.gather(2, labels.unsqueeze(2)).mean((1, 2))
-        gradient = scores.exp_() - wanted  # of the summed loss, with respect to the logits
-        weight.baddbmm_(gradient.transpose(1, 2), features, alpha=-rate)
-        bias.sub_(gradient.sum(1), alpha=rate)
+        descent += settings.inner_lr / images * (scores.exp() - wanted)
     refuse_divergence(losses, settings)
-    return weight, bias
+    return weight - descent.transpose(1, 2) @ features, bias - descent.sum(1)

@@ -13,9 +13,9 @@ from unicorn_maml.methods.method import Method
 
 __all__ = ["accuracy_percent", "iterate_accuracies", "iterate_feature_accuracies", "predict"]
 
-# Tasks of features are taken together while they fit into a cache; more than these gain nothing.
-_FEATURE_TASKS = 64
-_FEATURE_BYTES = 16 * 2**20
+# Tasks of features that are taken together, at most; more of them gain nothing.
+_FEATURE_TASKS = 256
+_FEATURE_BYTES = 64 * 2**20
 
 
 def accuracy_percent(logits: Tensor, labels: Tensor) -> Tensor:
