@@ -68,7 +68,8 @@ def compare(
     row: Row, libraries: list[str], count: int, repeats: int, device: torch.device
 ) -> Table:
     """Time one network in all libraries."""
-    method = build_model(row, normalization="batch", precision="float32", device=device)
+    settings = AdaptationSettings(inner_steps=row.inner_steps, inner_lr=0.01, normalization="batch")
+    method = build_model(row, settings, device)
     tasks = random_tasks(row, count, device)
     few = tasks[:2]  # all but ours take one task after the other, so two tell as much as many
     calls: dict[str, Callable[[], Tensor]] = {

@@ -385,6 +385,7 @@ class BenchSettings:
     precision: Annotated[
         Precision | None, _PRECISION + "  [default: bfloat16, on a CPU float32]"
     ] = None
+    compile: Annotated[bool, "compile the network, where that is possible"] = True
     json: Annotated[Path | None, _JSON] = None
 
     def __post_init__(self) -> None:

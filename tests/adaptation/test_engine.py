@@ -12,6 +12,7 @@ from unicorn_maml.adaptation.engine import adapt
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError, UsageError
 from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.scoring import predict
 from unicorn_maml.models.convnet4 import ConvNet4
 from unicorn_maml.models.heads import AverageHead, Head, PerSlotHead, SharedHead, ZeroHead
 from unicorn_maml.models.resnet12 import ResNet12
@@ -456,7 +457,7 @@ def test_a_batch_norm_layer_without_running_averages_is_refused_with_a_sentence(
 def test_a_diverging_rate_is_reported_with_its_step_and_a_smaller_rate():
     method = make(mlp(), inner_lr=1e200, inner_steps=5).eval()
     with pytest.raises(DivergedError, match=r"after [1-5] inner steps.*such as 1e\+199"):
-        method(random_tasks(1))
+        predict(method, random_tasks(1))
 
 
 def test_weights_that_are_not_finite_are_not_blamed_on_the_inner_rate():
@@ -464,7 +465,7 @@ def test_weights_that_are_not_finite_are_not_blamed_on_the_inner_rate():
     with torch.no_grad():
         method.backbone.hidden.weight.fill_(float("nan"))
     with pytest.raises(DivergedError, match=r"before the first inner step.*--outer-lr"):
-        method(random_tasks(1))
+        predict(method, random_tasks(1))
 
 
 def test_bfloat16_stays_near_float32():

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from unicorn_maml.adaptation.network import can_widen
 from unicorn_maml.settings import Precision
 
-__all__ = ["bytes_per_task", "lane_width", "lanes_that_fit", "tasks_at_once"]
+__all__ = ["bytes_per_task", "lane_width", "lanes_that_fit", "tasks_at_once", "tasks_in_lanes"]
 
 _MOST_ON_A_GPU = 32
+_MOST_IN_LANES = 64
+_SHARE_FOR_RESULTS = 0.1
 _WIDEST_LANE = 8
 _NUMBERS_IN_A_LANE = 60_000_000  # outputs of all layers
 _SHARE_OF_FREE_MEMORY = 0.6
@@ -78,6 +80,17 @@ def lane_width(backbone: nn.Module, images: Tensor) -> int:
     """
     numbers = _outputs_per_image(backbone, images.shape[2:]).total * images.shape[1]
     return max(1, min(_WIDEST_LANE, _NUMBERS_IN_A_LANE // numbers))
+
+
+def tasks_in_lanes(backbone: nn.Module, images: Tensor) -> int:
+    """How many tasks to give to the lanes of a GPU in one call, given images (any, B, C, H, W).
+
+    Many, so that lanes seldom run out of work; what is kept of each is its adapted network.
+    """
+    parameters = sum(value.numel() for value in backbone.parameters())
+    kept = _BYTES * (2 * parameters + images.shape[2:].numel() * images.shape[1])
+    fitting = int(_free_memory(images.device) * _SHARE_FOR_RESULTS) // kept
+    return max(1, min(_MOST_IN_LANES, fitting))
 
 
 def lanes_that_fit(

@@ -1,6 +1,5 @@
 """How fast adaptation, evaluation and meta-training are on this machine."""
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,13 +8,21 @@ from torch import Tensor
 from unicorn_maml.benchmarking.rows import QUERY, WAY, Row, choose_rows
 from unicorn_maml.benchmarking.timing import WARM_UP, measure_in_turn
 from unicorn_maml.benchmarking.work import KINDS, build_model, build_work
-from unicorn_maml.devices import choose_device, describe_device, matrix_teraflops, versions
+from unicorn_maml.devices import (
+    can_compile,
+    choose_device,
+    describe_device,
+    matrix_teraflops,
+    versions,
+)
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.flops import forward_flops, task_flops
 from unicorn_maml.progress import OnProgress
-from unicorn_maml.settings import BenchSettings, Precision, to_json
+from unicorn_maml.settings import AdaptationSettings, BenchSettings, Precision, to_json
 
 __all__ = ["measure_speed"]
+
+_INNER_LR = 0.01
 
 
 def measure_speed(settings: BenchSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
@@ -24,6 +31,7 @@ def measure_speed(settings: BenchSettings, on_progress: OnProgress | None = None
     on_a_gpu = device.type == "cuda"
     precision: Precision = settings.precision or ("bfloat16" if on_a_gpu else "float32")
     tasks = settings.tasks or (64 if on_a_gpu else 8)
+    compiled = settings.compile and can_compile(device)
     rows = choose_rows(settings, device)
     calls = len(rows) * len(KINDS) * 2 * (WARM_UP + settings.repeats)
     done = 0
@@ -37,9 +45,14 @@ def measure_speed(settings: BenchSettings, on_progress: OnProgress | None = None
     limits = [matrix_teraflops(device, precision)]
     measured = []
     for row in rows:
-        method = build_model(
-            row, normalization=settings.normalization, precision=precision, device=device
+        adaptation = AdaptationSettings(
+            inner_steps=row.inner_steps,
+            inner_lr=_INNER_LR,
+            normalization=settings.normalization,
+            precision=precision,
+            compile=compiled,
         )
+        method = build_model(row, adaptation, device)
         measured.append(_measure_row(row, method, tasks, settings, on_call))
         limits.append(matrix_teraflops(device, precision))
     limit = max(limits)  # of a device that is sometimes disturbed
@@ -52,7 +65,7 @@ def measure_speed(settings: BenchSettings, on_progress: OnProgress | None = None
         "query": QUERY,
         "device": describe_device(device),
         "versions": versions(),
-        "compiled": _has_compiled(),
+        "compiled": compiled,
         "matrix_teraflops": limit,
         "peak_bytes_of": "tensors on the GPU" if on_a_gpu else "the whole process so far",
         "rows": measured,
@@ -94,9 +107,3 @@ def _agreement(logits: Tensor, plain_logits: Tensor) -> float:
     """The share of queries that get the same class; the plain loop may have fewer tasks."""
     same = logits[: len(plain_logits)].argmax(-1) == plain_logits.argmax(-1)
     return float(same.double().mean())
-
-
-def _has_compiled() -> bool:
-    """Whether torch.compile has made code in this process."""
-    compiler = sys.modules.get("torch._dynamo.utils")
-    return compiler is not None and bool(compiler.counters["frames"])

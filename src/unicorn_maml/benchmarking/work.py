@@ -15,7 +15,7 @@ from unicorn_maml.methods.build import ModelSpec, build_method
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.scoring import predict
 from unicorn_maml.models.build import BackboneSpec
-from unicorn_maml.settings import AdaptationSettings, Normalization, Precision, TrainSettings
+from unicorn_maml.settings import AdaptationSettings, TrainSettings
 from unicorn_maml.training.meta_step import MetaStep, absorb_statistics, add_meta_gradient
 from unicorn_maml.training.optimizer import build_optimizer
 
@@ -23,7 +23,6 @@ __all__ = ["KINDS", "Work", "build_model", "build_work", "random_tasks"]
 
 KINDS = ("adaptation", "evaluation", "meta_training")
 _FEW = 4  # tasks in a call of what takes them one by one: the plain loop, meta-training
-_INNER_LR = 0.01
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,7 @@ class Work:
     tasks: int  # that a call does
 
 
-def build_model(
-    row: Row, *, normalization: Normalization, precision: Precision, device: torch.device
-) -> MAML:
+def build_model(row: Row, adaptation: AdaptationSettings, device: torch.device) -> MAML:
     """A row's network, untrained."""
     features = BackboneSpec(
         backbone=row.backbone,
@@ -44,12 +41,6 @@ def build_model(
         pooling="average",
         channels=row.channels,
         size=row.size,
-    )
-    adaptation = AdaptationSettings(
-        inner_steps=row.inner_steps,
-        inner_lr=_INNER_LR,
-        normalization=normalization,
-        precision=precision,
     )
     spec = ModelSpec(method=row.method, way=WAY, features=features)
     method = build_method(spec, adaptation).to(device)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from unicorn_maml.adaptation.engine import adapt, refuse_divergence
 from unicorn_maml.adaptation.head_only import adapt_head
-from unicorn_maml.adaptation.plan import tasks_at_once
+from unicorn_maml.adaptation.lanes import runs_in_lanes
+from unicorn_maml.adaptation.plan import tasks_at_once, tasks_in_lanes
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError
 from unicorn_maml.methods.method import Method, Prediction
@@ -48,26 +49,33 @@ class MAML(Method):
         logits = adapted.logits(tasks.query_images, meta_training=self.training)
         return Prediction(logits, adapted.statistics, adapted.support_losses)
 
-    def from_features(self, tasks: TaskBatch) -> Prediction:
+    def from_features(self, tasks: TaskBatch) -> Tensor:
         """Adapt the head to the support features and predict the query features."""
-        weight, bias, losses = adapt_head(
+        weight, bias = adapt_head(
             self.head(tasks.way), tasks.support_images, tasks.support_labels, self.adaptation
         )
         logits = tasks.query_images @ weight.transpose(1, 2) + bias.unsqueeze(1)
-        return Prediction(logits, {}, losses)
+        if not logits.isfinite().all():
+            raise self._diverged()
+        return logits
 
     def refuse_divergence(self, prediction: Prediction) -> None:
         """Raise if the inner loop diverged: whatever is not finite ends in the logits."""
         if not prediction.logits.isfinite().all():
             assert prediction.support_losses is not None
             refuse_divergence(prediction.support_losses, self.adaptation)
-            raise DivergedError(
-                f"The query logits are not finite after {self.adaptation.inner_steps} inner steps; "
-                f"try a smaller --inner-lr, such as {self.adaptation.inner_lr / 10:g}."
-            )
+            raise self._diverged()
+
+    def _diverged(self) -> DivergedError:
+        return DivergedError(
+            f"The query logits are not finite after {self.adaptation.inner_steps} inner steps; "
+            f"try a smaller --inner-lr, such as {self.adaptation.inner_lr / 10:g}."
+        )
 
     def tasks_at_once(self, tasks: TaskBatch) -> int:
         """How many tasks to put into one call; the graphs of second order take their memory."""
+        if not self.training and runs_in_lanes(self.backbone, tasks.support_images):
+            return tasks_in_lanes(self.backbone, tasks.support_images)
         second_order = self.training and self.adaptation.order == 2
         return tasks_at_once(
             self.backbone,

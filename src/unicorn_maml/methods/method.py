@@ -17,6 +17,7 @@ class Prediction:
 
     logits: Tensor  # (T, Q, N), of the query images
     statistics: dict[str, Tensor]  # running averages of the backbone after each task, (T * C,)
+    support_losses: Tensor | None = None  # (M, T), of methods that adapt
 
 
 class Method(nn.Module):
@@ -44,6 +45,9 @@ class Method(nn.Module):
         For methods with fixed features only.
         """
         raise NotImplementedError
+
+    def refuse_divergence(self, prediction: Prediction) -> None:
+        """Raise if the prediction is of no use. Apart, because it waits for the device."""
 
     def tasks_at_once(self, tasks: TaskBatch) -> int:
         """How many tasks of this shape to put into one call, on the device that they are on."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
 from unicorn_maml.methods.features import FeatureLoader
-from unicorn_maml.methods.method import Method
+from unicorn_maml.methods.method import Method, Prediction
 
 __all__ = ["accuracy_percent", "iterate_accuracies", "iterate_feature_accuracies", "predict"]
 
@@ -23,13 +23,24 @@ def accuracy_percent(logits: Tensor, labels: Tensor) -> Tensor:
     return (logits.argmax(-1) == labels).double().mean(1) * 100
 
 
-@torch.no_grad()
 def predict(method: Method, tasks: TaskBatch) -> Tensor:
     """Query logits (T, Q, N) at meta-test, of as many tasks at once as the device likes."""
+    return _checked(method, _begin(method, tasks))
+
+
+@torch.no_grad()
+def _begin(method: Method, tasks: TaskBatch) -> list[Prediction]:
+    """Predict, piece by piece; a GPU is not waited for."""
     method.eval()
     at_once = method.tasks_at_once(tasks)
-    parts = [tasks[i : i + at_once] for i in range(0, len(tasks), at_once)]
-    return torch.cat([method(part).logits for part in parts])
+    return [method(tasks[i : i + at_once]) for i in range(0, len(tasks), at_once)]
+
+
+def _checked(method: Method, predictions: list[Prediction]) -> Tensor:
+    """Wait for the predictions and put their logits together."""
+    for prediction in predictions:
+        method.refuse_divergence(prediction)
+    return torch.cat([prediction.logits for prediction in predictions])
 
 
 def iterate_accuracies(
@@ -38,10 +49,15 @@ def iterate_accuracies(
     """Yield the accuracies of the tasks with these numbers, a few tasks at a time, in order."""
     if not numbers:
         return
+    method.eval()
     at_once = method.tasks_at_once(loader.load(numbers[:1]))
-    for start in range(0, len(numbers), at_once):
-        tasks = loader.load(numbers[start : start + at_once])
-        yield accuracy_percent(predict(method, tasks), tasks.query_labels).cpu().numpy()
+    parts = [numbers[i : i + at_once] for i in range(0, len(numbers), at_once)]
+    tasks = loader.load(parts[0])
+    for following in [*parts[1:], None]:
+        predictions, labels = _begin(method, tasks), tasks.query_labels
+        if following is not None:
+            tasks = loader.load(following)  # while a GPU is at work
+        yield accuracy_percent(_checked(method, predictions), labels).cpu().numpy()
 
 
 @torch.no_grad()

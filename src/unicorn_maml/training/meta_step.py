@@ -40,6 +40,7 @@ def add_meta_gradient(method: MAML, tasks: TaskBatch, *, temperature: float) -> 
         )
         share = len(part) / len(tasks)
         (loss * share).backward()  # type: ignore[no-untyped-call]
+        method.refuse_divergence(prediction)
         losses.append(loss.detach() * share)
         accuracies.append(accuracy_percent(prediction.logits, part.query_labels))
         for name, value in prediction.statistics.items():

@@ -15,7 +15,7 @@ from torch import Tensor
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.devices import can_compile
 from unicorn_maml.errors import UsageError
-from unicorn_maml.methods.centroid import frozen_features
+from unicorn_maml.methods.features import frozen_features
 from unicorn_maml.settings import Precision
 from unicorn_maml.training.checkpoint import Checkpoint
 
