@@ -380,7 +380,7 @@ class BenchSettings:
         int | None, "tasks of a batch at adaptation and evaluation  [default: 64, on a CPU 8]"
     ] = None
     task_batch: Annotated[int, "tasks whose gradients make one update of meta-training"] = 1
-    repeats: Annotated[int, "measurements whose median is shown"] = 5
+    repeats: Annotated[int, "measurements whose median is shown"] = 3
     device: Annotated[str, _DEVICE] = "auto"
     precision: Annotated[
         Precision | None, _PRECISION + "  [default: bfloat16, on a CPU float32]"
