@@ -151,6 +151,8 @@ class _Lane:
 
     def take(self, given: Values) -> None:
         """Copy tensors of W tasks to those of the same names."""
+        if not given:
+            return
         torch._foreach_copy_([self.tensors[name] for name in given], list(given.values()))
 
     def take_images(self, images: Tensor) -> None:
