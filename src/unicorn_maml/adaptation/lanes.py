@@ -8,7 +8,7 @@ network. Nothing here waits for the card.
 
 import logging
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -24,15 +24,13 @@ from unicorn_maml.adaptation.passes import (
     support_pass,
 )
 from unicorn_maml.adaptation.plan import lane_width, lanes_that_fit
+from unicorn_maml.adaptation.track import Track
 from unicorn_maml.settings import AdaptationSettings
 
 __all__ = ["adapt_in_lanes", "predict_in_lanes", "runs_in_lanes"]
 
-_MOST_LANES = (
-    8  # measured on an H200: four lanes leave up to a tenth of the speed, more add nothing
-)
+_MOST_LANES = 8  # on an H200 four are up to a tenth slower, and more are no faster
 _KINDS_KEPT = 4  # recordings hold memory, and a program seldom goes back to earlier shapes
-_WARM_UP = 2  # runs before a recording, in which libraries choose their algorithms
 
 Values = dict[str, Tensor]
 
@@ -81,8 +79,8 @@ def adapt_in_lanes(
         lane.take_images(support_images[piece])
         lane.labels[:count].copy_(support_labels[piece])
         for step in range(steps):
-            recorded = lane.first_step if step == 0 else lane.later_step
-            losses[step, piece].copy_(recorded.replay()[:count])
+            loss = lane.first_step() if step == 0 else lane.later_step()
+            losses[step, piece].copy_(loss[:count])
         for all_tasks, of_lane in ((values, lane.values), (statistics, lane.statistics)):
             _copy_tasks(all_tasks, tasks, piece, of_lane, width, slice(0, count))
     return values, statistics, losses
@@ -123,12 +121,12 @@ def predict_in_lanes(
             _copy_tasks(of_lane, width, part, all_tasks, tasks, piece)
         lane.take(constants)
         lane.take_images(images[piece])
-        logits[piece].copy_(lane.query.replay()[part])
+        logits[piece].copy_(lane.query()[part])
     return logits
 
 
 class _Lane:
-    """Tensors of W tasks that stay where they are, and the stream on which passes change them."""
+    """Tensors of W tasks that stay where they are, and the track on which passes change them."""
 
     def __init__(
         self,
@@ -146,8 +144,7 @@ class _Lane:
         self.tensors = {**self.values, **self.statistics, **self.constants}
         one_task = images[:1].expand(network.tasks, *images.shape[1:])
         self.images = network.wide(one_task)  # (B, W * C, H, W)
-        self.stream = torch.cuda.Stream(images.device)  # type: ignore[no-untyped-call]
-        self._memory = torch.cuda.graph_pool_handle()  # for passes that never run together
+        self.track = Track(images.device)
 
     def take(self, given: Values) -> None:
         """Copy tensors of W tasks to those of the same names."""
@@ -161,22 +158,18 @@ class _Lane:
         by_task = self.images.view(rows, self.network.tasks, -1, *size)
         by_task[:, : len(images)].copy_(images.transpose(0, 1))
 
-    def _record(self, run: Callable[[], Tensor]) -> "_Recorded":
-        self.stream.wait_stream(torch.cuda.current_stream(self.images.device))
-        return _Recorded(run, self.stream, self._memory)
-
 
 class _SupportLane(_Lane):
     labels: Tensor  # (W, S)
-    first_step: "_Recorded"
-    later_step: "_Recorded"
+    first_step: Callable[[], Tensor]
+    later_step: Callable[[], Tensor]
 
     def record_steps(self, labels: Tensor, adapting: list[str], first_adapting: list[str]) -> None:
         self.labels = labels[:1].repeat(self.network.tasks, 1)
-        self.later_step = self._record(lambda: self._step(adapting))
+        self.later_step = self.track.record(lambda: self._step(adapting))
         self.first_step = self.later_step
         if first_adapting != adapting:
-            self.first_step = self._record(lambda: self._step(first_adapting))
+            self.first_step = self.track.record(lambda: self._step(first_adapting))
 
     @torch.enable_grad()
     def _step(self, adapting: list[str]) -> Tensor:
@@ -197,10 +190,10 @@ class _SupportLane(_Lane):
 
 
 class _QueryLane(_Lane):
-    query: "_Recorded"
+    query: Callable[[], Tensor]
 
     def record_query(self, statistics: Statistics, support_rows: int) -> None:
-        self.query = self._record(
+        self.query = self.track.record(
             lambda: query_pass(
                 self.network,
                 self.values,
@@ -211,23 +204,6 @@ class _QueryLane(_Lane):
                 support_rows=support_rows,
             )
         )
-
-
-class _Recorded:
-    """A pass that is recorded once and replayed at will; its result is at the same place always."""
-
-    def __init__(self, run: Callable[[], Tensor], stream: torch.cuda.Stream, memory: Any):
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP):
-                run()
-        torch.cuda.synchronize(stream.device)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=memory, stream=stream):
-            self._result = run()
-
-    def replay(self) -> Tensor:
-        self._graph.replay()
-        return self._result
 
 
 _Kind = TypeVar("_Kind", bound=_Lane)
@@ -262,7 +238,8 @@ def _lanes(
     lanes = kinds.pop(key, [])
     kinds[key] = lanes  # last: the one used most recently
     while len(kinds) > _KINDS_KEPT:
-        del kinds[next(iter(kinds))]
+        for lane in kinds.pop(next(iter(kinds))):
+            lane.track.wait()
     wanted = min(_MOST_LANES, -(-len(images) // width))
     if len(lanes) < wanted:
         fitting = lanes_that_fit(backbone, images, settings.precision, backward=backward)
@@ -282,18 +259,15 @@ def _lanes(
 
 
 def _share_out(lanes: list[_Kind], tasks: int, width: int) -> Iterator[tuple[_Kind, slice]]:
-    """Give tasks to lanes in turn, each on the lane's stream; the stream of the caller goes on
-    when all are done.
-    """
-    here = torch.cuda.current_stream(lanes[0].images.device)
+    """Give tasks to lanes in turn, each on the lane's track; the caller goes on after all."""
     for lane in lanes:
-        lane.stream.wait_stream(here)
+        lane.track.follow_caller()
     for number, first in enumerate(range(0, tasks, width)):
         lane = lanes[number % len(lanes)]
-        with torch.cuda.stream(lane.stream):
+        with lane.track.running():
             yield lane, slice(first, min(first + width, tasks))
     for lane in lanes:
-        here.wait_stream(lane.stream)
+        lane.track.lead_caller()
 
 
 def _for_tasks(count: int, example: Tensor, tasks: int) -> Tensor:
