@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from unicorn_maml.benchmarking.rows import QUERY, WAY, Row, choose_rows
 from unicorn_maml.benchmarking.timing import WARM_UP, measure_in_turn
@@ -44,6 +44,7 @@ def measure_speed(settings: BenchSettings, on_progress: OnProgress | None = None
 
     limits = [matrix_teraflops(device, precision)]
     measured = []
+    networks: dict[tuple[object, ...], nn.Module] = {}
     for row in rows:
         adaptation = AdaptationSettings(
             inner_steps=row.inner_steps,
@@ -53,6 +54,9 @@ def measure_speed(settings: BenchSettings, on_progress: OnProgress | None = None
             compile=compiled,
         )
         method = build_model(row, adaptation, device)
+        # One network for all rows that have it, because compiled code belongs to a network.
+        shape = (row.backbone, row.size, row.channels, row.width)
+        method.backbone = networks.setdefault(shape, method.backbone)
         measured.append(_measure_row(row, method, tasks, settings, on_call))
         limits.append(matrix_teraflops(device, precision))
     limit = max(limits)  # of a device that is sometimes disturbed

@@ -84,6 +84,8 @@ def _explanation(result: dict[str, Any]) -> str:
         f"Adaptation: the inner loop. Evaluation: with query prediction. Both of "
         f"{settings['tasks']} tasks.",
         f"Meta-training: {batch} per update, with the step of the outer optimiser (SGD, Nesterov).",
+        "TFLOP/s: of the whole algorithm; where all slots start alike, the engine leaves out the "
+        "backward pass of the first step, which is zero.",
         f"Matrix rate: {result['matrix_teraflops']:.3g} TFLOP/s in {settings['precision']}, "
         "measured in this run.",
         f"Peak memory: of {result['peak_bytes_of']}.",
