@@ -65,6 +65,7 @@ class AdaptationSettings:
     order: Literal[1, 2] = 1
     adapt: Literal["all", "head"] = "all"
     normalization: Normalization = "mixed"
+    drop: bool = False  # let drop layers act
     precision: Precision = "float32"
     compile: bool = False  # the network, for a GPU
 
@@ -87,6 +88,7 @@ _NORMALIZATION = (
 )
 _DEVICE = "auto, cpu, cuda or cuda:N"
 _PRECISION = "arithmetic of the backbone; heads, losses and statistics are never below float32"
+_DROP = "let dropout and DropBlock act during adaptation, as the official code does"
 _COMPILE = "compile the network for the GPU: half a minute at the start, then up to a third faster"
 _JSON = "write the result, with every setting, to this file"
 
@@ -117,6 +119,10 @@ class TrainSettings:
     order: Annotated[Literal[1, 2], "1: first-order meta-gradients, 2: exact second-order ones"] = 1
     adapt: Annotated[Literal["all", "head"], _ADAPT] = "all"
     normalization: Annotated[Normalization, _NORMALIZATION] = "mixed"
+    drop: Annotated[bool, _DROP] = False
+    sum_slope: Annotated[
+        float, "ResNet-12: slope of the leaky relu after a residual sum (0 in the official code)"
+    ] = 0.1
     epochs: Annotated[int, "passes over --tasks-per-epoch tasks, each followed by validation"] = 100
     tasks_per_epoch: Annotated[int, "meta-training tasks in an epoch"] = 100
     task_batch: Annotated[int, "tasks whose gradients make one update"] = 1
@@ -157,6 +163,7 @@ class TrainSettings:
         check_positive("outer-lr", self.outer_lr)
         check_positive("decay", self.decay)
         check_positive("temperature", self.temperature)
+        require(0 <= self.sum_slope < 1, f"--sum-slope must be in 0..1, not {self.sum_slope}.")
         check_positive("head-lr-multiplier", self.head_lr_multiplier)
         require(
             self.tasks_per_epoch % self.task_batch == 0,
@@ -234,6 +241,7 @@ class PretrainSettings:
     device: Annotated[str, _DEVICE] = "auto"
     precision: Annotated[Precision, _PRECISION] = "float32"
 
+    sum_slope: ClassVar[float] = 0.1
     # What `evaluate` takes where it is told nothing.
     way: ClassVar[int] = 5
     shot: ClassVar[int] = 1
@@ -301,6 +309,10 @@ class _TestSettings:
     inner_lr: Annotated[float | None, _INNER_LR + _AS_TRAINED] = None
     adapt: Annotated[Literal["all", "head"] | None, _ADAPT + _AS_TRAINED] = None
     normalization: Annotated[Normalization | None, _NORMALIZATION + _AS_TRAINED] = None
+    drop: Annotated[bool, _DROP] = False
+    leak: Annotated[
+        bool, "let running averages leak from task to task, as the official code does (`mixed`)"
+    ] = False
     seed: Annotated[int, "of the tasks"] = 0
     device: Annotated[str, _DEVICE] = "auto"
     precision: Annotated[Precision, _PRECISION] = "float32"
@@ -313,6 +325,10 @@ class _TestSettings:
         check_numbers(self, at_least={"tasks": 1, "way": 2, "shot": 1, "query": 1, "seed": 0})
         check_numbers(self, at_least={"inner_steps": 0})
         check_positive("inner-lr", self.inner_lr)
+        require(
+            not (self.leak and self.resume),
+            "With --leak a task depends on all before it, so it cannot --resume.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

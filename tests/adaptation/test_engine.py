@@ -14,6 +14,7 @@ from unicorn_maml.errors import DivergedError, UsageError
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.scoring import predict
 from unicorn_maml.models.convnet4 import ConvNet4
+from unicorn_maml.models.dropblock import DropBlock
 from unicorn_maml.models.heads import AverageHead, Head, PerSlotHead, SharedHead, ZeroHead
 from unicorn_maml.models.resnet12 import ResNet12
 from unicorn_maml.settings import AdaptationSettings
@@ -334,6 +335,39 @@ def test_the_backbone_has_one_backward_pass_less_where_slots_start_alike():
     passes.clear()
     adapted_with(method, SharedHead(method.backbone.feature_width).double()(3), tasks)
     assert len(passes) == 3
+
+
+def test_drop_layers_act_during_adaptation_only_when_told_to():
+    torch.manual_seed(0)
+    backbone = with_running_averages(ResNet12(channels=2, size=SIZE).double())
+    for module in backbone.modules():
+        if isinstance(module, DropBlock):
+            module.calls.fill_(40_000)
+    tasks = random_tasks(1)
+    for drop in (False, True):
+        method = make(backbone, drop=drop, normalization="frozen").eval()
+        first, second = (predict(method, tasks) for _ in range(2))
+        assert torch.equal(first, second) is not drop
+    assert {int(m.calls) for m in backbone.modules() if isinstance(m, DropBlock)} == {40_000}
+
+
+def test_at_meta_test_drop_layers_rest_in_the_query_pass():
+    torch.manual_seed(0)
+    method = make(with_running_averages(ResNet12(channels=2, size=SIZE).double()), drop=True)
+    tasks = random_tasks(1)
+    with torch.no_grad():
+        adapted = adapt(
+            method.backbone,
+            method.head(3),
+            tasks.support_images,
+            tasks.support_labels,
+            method.adaptation,
+        )
+        first, second = (adapted.logits(tasks.query_images) for _ in range(2))
+        assert torch.equal(first, second)
+        third = adapted.logits(tasks.query_images, meta_training=True)
+        fourth = adapted.logits(tasks.query_images, meta_training=True)
+        assert not torch.equal(third, fourth)
 
 
 def test_looking_at_a_step_changes_nothing():

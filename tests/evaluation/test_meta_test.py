@@ -1,5 +1,6 @@
 """Meta-testing: intervals, independence of tasks, comparisons, interruptions."""
 
+import copy
 import json
 import shutil
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from conftest import make_store
+from unicorn_maml.benchmarking import plain_loop
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.store import write_store
 from unicorn_maml.data.tasks import TaskSampler
@@ -85,6 +87,28 @@ def test_no_task_depends_on_the_tasks_before_or_beside_it(runs, policy):
         logits = predict(test.method, test.loader.load(numbers))
         torch.testing.assert_close(logits[numbers.index(5)], alone, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(predict(test.method, test.loader.load([5]))[0], alone)
+
+
+def test_leaking_averages_go_from_task_to_task_and_the_models_own_are_kept(runs):
+    test = prepare(load_checkpoint(runs["maml"]), ask(runs["maml"], leak=True, tasks=5))
+    before = {k: v.clone() for k, v in test.method.backbone.named_buffers()}
+    test.run()
+    for name, value in test.method.backbone.named_buffers():
+        assert torch.equal(value, before[name])
+    plain = copy.deepcopy(test.method)
+    for number, accuracy in enumerate(test.per_task):
+        tasks = test.loader.load([number])
+        task = plain_loop.adapt(plain, tasks, 0)
+        logits = plain_loop.predict(plain, tasks)[0]
+        correct = (logits.argmax(-1) == tasks.query_labels[0]).double().mean() * 100
+        assert accuracy == pytest.approx(float(correct))
+        plain.backbone.load_state_dict(task.buffers, strict=False)
+    clean = evaluate(ask(runs["maml"], tasks=5))
+    assert clean["per_task"][0] == test.per_task[0]
+    with pytest.raises(UsageError, match="--normalization mixed"):
+        evaluate(ask(runs["maml"], leak=True, normalization="batch"))
+    with pytest.raises(UsageError, match="cannot --resume"):
+        ask(runs["maml"], leak=True, resume=True)
 
 
 def test_compare_reports_the_paired_difference_on_identical_tasks(runs):

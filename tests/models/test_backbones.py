@@ -83,6 +83,22 @@ def test_resnet12_drops_values_after_two_blocks_and_squares_after_the_others():
     assert [(drop.drop_rate, drop.block_size) for drop in drops[2:]] == [(0.1, 5)] * 2
 
 
+def test_the_slope_after_a_residual_sum_can_be_that_of_a_plain_relu():
+    torch.manual_seed(0)
+    leaky = ResNet12(size=16).eval()
+    plain = ResNet12(size=16, sum_slope=0.0).eval()
+    plain.load_state_dict(leaky.state_dict())
+    images = torch.randn(4, 3, 16, 16)
+    block = plain.blocks[0]
+    inner = images
+    for conv, norm in ((block.conv1, block.norm1), (block.conv2, block.norm2)):
+        inner = F.leaky_relu(norm(conv(inner)), 0.1)
+    summed = block.norm3(block.conv3(inner)) + block.shortcut_norm(block.shortcut(images))
+    torch.testing.assert_close(block(images), F.max_pool2d(summed.clamp(min=0), 2))
+    assert plain(images).min() >= 0 > leaky(images).min()
+    assert plain.widen(2).sum_slope == 0.0
+
+
 def test_resnet12_convolutions_start_kaiming_normal_by_fan_out_with_gain_root_2():
     torch.manual_seed(0)
     for block in ResNet12().blocks:

@@ -98,6 +98,7 @@ class AdaptedTasks:
                     self.settings,
                     statistics=statistics,
                     support_rows=support_rows,
+                    drop=self.settings.drop and meta_training,
                 )
             )
         return torch.cat(logits)
@@ -154,7 +155,9 @@ def adapt(
         )
 
     statistics = network.statistics_of(backbone)
-    constants = network.other_buffers_of(backbone)
+    # Copies, because drop layers count their calls, and what one task does is not to be seen by
+    # the next.
+    constants = {name: value.clone() for name, value in network.other_buffers_of(backbone).items()}
     wide_support = network.wide(support_images)
     done: list[Tensor] = []
 

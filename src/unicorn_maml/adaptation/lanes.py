@@ -202,6 +202,7 @@ class _QueryLane(_Lane):
                 self.settings,
                 statistics=statistics,
                 support_rows=support_rows,
+                drop=False,
             )
         )
 
@@ -232,6 +233,7 @@ def _lanes(
         images.device,
         settings.normalization,
         settings.precision,
+        settings.drop,
         settings.compile,
     )
     kinds = _made.setdefault(backbone, {})

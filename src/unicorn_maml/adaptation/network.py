@@ -35,7 +35,7 @@ class TaskNetwork:
         else:
             raise ValueError("a backbone without `widen` runs one task at a time")
         self.tasks = tasks
-        module: nn.Module = skeleton.eval()  # drop layers rest: a task has one result
+        module: nn.Module = skeleton
         norms = replace_batch_norm(module)
         replace_convolutions(module)
         self._module = module
@@ -85,12 +85,15 @@ class TaskNetwork:
         statistics: Statistics,
         support_rows: int = 0,
         precision: Precision,
+        drop: bool = False,
         compiled: bool = False,
     ) -> Tensor:
         """Features (T, B, D); `values` hold parameters, running averages and other buffers.
 
-        Batch statistics move the running averages in `values` in place.
+        Batch statistics move the running averages in `values` in place. Drop layers rest unless
+        told to `drop`, so that a task has one result.
         """
+        self._module.train(drop)
         for layer in self._norms:
             layer.statistics, layer.support_rows = statistics, support_rows
         device = wide_images.device.type

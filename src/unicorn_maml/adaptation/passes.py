@@ -37,6 +37,7 @@ def support_pass(
         wide_support,
         statistics="running" if settings.normalization == "frozen" else "batch",
         precision=settings.precision,
+        drop=settings.drop,
         compiled=settings.compile,
     )
     loss = _mean_loss(_head_logits(values, features), labels)
@@ -70,6 +71,7 @@ def query_pass(
     *,
     statistics: Statistics,
     support_rows: int,
+    drop: bool,
 ) -> Tensor:
     """Logits (T, Q, N) of the images that stand behind `support_rows` support images."""
     features = network.features(
@@ -78,6 +80,7 @@ def query_pass(
         statistics=statistics,
         support_rows=support_rows,
         precision=settings.precision,
+        drop=drop,
         compiled=settings.compile,
     )
     return _head_logits(values, features[:, support_rows:])

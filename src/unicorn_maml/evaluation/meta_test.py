@@ -18,7 +18,11 @@ from unicorn_maml.methods.build import METHODS
 from unicorn_maml.methods.features import extract_features
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.method import Method
-from unicorn_maml.methods.scoring import iterate_accuracies, iterate_feature_accuracies
+from unicorn_maml.methods.scoring import (
+    iterate_accuracies,
+    iterate_feature_accuracies,
+    iterate_leaking_accuracies,
+)
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import (
     AdaptationSettings,
@@ -62,6 +66,8 @@ class MetaTest:
             features = extract_features(self.method, self.loader, numbers, on_progress)
             self.feature_seconds = time.perf_counter() - started
             found = iterate_feature_accuracies(self.method, features, numbers)
+        elif self.record["leak"]:
+            found = iterate_leaking_accuracies(self.method, self.loader, numbers)
         else:
             found = iterate_accuracies(self.method, self.loader, numbers)
         for accuracies in found:
@@ -119,6 +125,7 @@ def prepare(
         order=trained.adaptation.order,
         adapt=_first(settings.adapt, trained.adaptation.adapt),
         normalization=_first(settings.normalization, trained.adaptation.normalization),
+        drop=settings.drop,
         precision=settings.precision,
         compile=settings.compile,
     )
@@ -126,6 +133,8 @@ def prepare(
     method = checkpoint.method(adaptation, head)
     if isinstance(method, MAML):
         method.head(way)  # a head that cannot serve so many ways says so now
+    if settings.leak and (not isinstance(method, MAML) or adaptation.normalization != "mixed"):
+        raise UsageError("--leak is for methods that adapt, with --normalization mixed.")
     device = choose_device(settings.device)
     if settings.compile:
         require_compiler(device)
@@ -147,6 +156,8 @@ def prepare(
         "inner_lr": adaptation.inner_lr if adapts else None,
         "adapt": adaptation.adapt if adapts else "nothing",
         "normalization": adaptation.normalization if adapts else "frozen",
+        "drop": adaptation.drop,
+        "leak": settings.leak,
         "precision": adaptation.precision,
         "compile": adaptation.compile,
         "seed": settings.seed,

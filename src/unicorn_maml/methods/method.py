@@ -8,7 +8,7 @@ from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.settings import Precision
 
-__all__ = ["Method", "Prediction"]
+__all__ = ["Method", "Prediction", "set_statistics"]
 
 
 @dataclass(frozen=True)
@@ -53,3 +53,10 @@ class Method(nn.Module):
         """How many tasks of this shape to put into one call, on the device that they are on."""
         queries = tasks.query_images.shape[1]
         return tasks_at_once(self.backbone, tasks.support_images, more_images=queries)
+
+
+def set_statistics(method: Method, statistics: dict[str, Tensor]) -> None:
+    """Make running averages (C,) those of the backbone."""
+    buffers = dict(method.backbone.named_buffers())
+    for name, value in statistics.items():
+        buffers[name].copy_(value)

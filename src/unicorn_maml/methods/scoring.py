@@ -9,9 +9,15 @@ from torch import Tensor
 
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
 from unicorn_maml.methods.features import FeatureLoader
-from unicorn_maml.methods.method import Method, Prediction
+from unicorn_maml.methods.method import Method, Prediction, set_statistics
 
-__all__ = ["accuracy_percent", "iterate_accuracies", "iterate_feature_accuracies", "predict"]
+__all__ = [
+    "accuracy_percent",
+    "iterate_accuracies",
+    "iterate_feature_accuracies",
+    "iterate_leaking_accuracies",
+    "predict",
+]
 
 # Tasks of features that are taken together, at most; more of them gain nothing.
 _FEATURE_TASKS = 256
@@ -58,6 +64,27 @@ def iterate_accuracies(
         if following is not None:
             tasks = loader.load(following)  # while a GPU is at work
         yield accuracy_percent(_checked(method, predictions), labels).cpu().numpy()
+
+
+@torch.no_grad()
+def iterate_leaking_accuracies(
+    method: Method, loader: TaskLoader, numbers: Sequence[int]
+) -> Iterator[NDArray[np.float64]]:
+    """Do the same one task after the other, each with the running averages that the last one left.
+
+    It is what the official code does, by mistake. The method's own averages are back at the end.
+    """
+    trained = {name: value.clone() for name, value in method.backbone.named_buffers()}
+    method.eval()
+    try:
+        for number in numbers:
+            tasks = loader.load([number])
+            prediction = method(tasks)
+            method.refuse_divergence(prediction)
+            set_statistics(method, prediction.statistics)
+            yield accuracy_percent(prediction.logits, tasks.query_labels).cpu().numpy()
+    finally:
+        set_statistics(method, trained)
 
 
 @torch.no_grad()

@@ -20,6 +20,7 @@ class BackboneSpec:
     pooling: Pooling
     channels: int
     size: int
+    sum_slope: float = 0.1  # of ResNet-12
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -30,6 +31,11 @@ class BackboneSpec:
 def build_backbone(spec: BackboneSpec) -> ConvNet4 | ResNet12:
     """Make a fresh backbone."""
     if spec.backbone == "resnet12":
-        return ResNet12(channels=spec.channels, size=spec.size, pooling=spec.pooling)
+        return ResNet12(
+            channels=spec.channels,
+            size=spec.size,
+            pooling=spec.pooling,
+            sum_slope=spec.sum_slope,
+        )
     assert spec.width is not None
     return ConvNet4(channels=spec.channels, size=spec.size, width=spec.width, pooling=spec.pooling)

@@ -147,7 +147,7 @@ def load_backbone(path: Path, backbone: nn.Module, wanted: BackboneSpec) -> Chec
     checkpoint = load_checkpoint(path)
     for name, value in vars(wanted).items():
         found = getattr(checkpoint.spec.features, name)
-        if found != value:
+        if found != value and name != "sum_slope":  # no weights depend on it
             raise UsageError(
                 f"The backbone in {path} has {name} {found}, but this run needs {value}; "
                 "choose a checkpoint, a store and options that agree."

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.method import set_statistics
 from unicorn_maml.methods.scoring import accuracy_percent
 
 __all__ = ["MetaStep", "absorb_statistics", "add_meta_gradient"]
@@ -57,6 +58,4 @@ def absorb_statistics(method: MAML, step: MetaStep) -> None:
     """Make the running averages that the tasks left, averaged over the tasks, the trained ones."""
     if method.adaptation.normalization == "frozen":
         return
-    buffers = dict(method.backbone.named_buffers())
-    for name, value in step.statistics.items():
-        buffers[name].copy_(value)
+    set_statistics(method, step.statistics)

@@ -93,6 +93,7 @@ def backbone_spec(settings: TrainSettings | PretrainSettings, store: ImageStore)
         pooling=settings.pooling,
         channels=store.channels,
         size=store.size,
+        sum_slope=settings.sum_slope,
     )
 
 
