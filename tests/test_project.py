@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from unicorn_maml.settings import PretrainSettings
+from unicorn_maml.settings import PretrainSettings, TrainSettings
 from unicorn_maml.training.checkpoint import load_checkpoint
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +22,19 @@ def test_the_python_example_of_the_readme_runs(capsys):
 @pytest.mark.parametrize("file", sorted((ROOT / "configs" / "pretrain").glob("*.yaml")))
 def test_every_recipe_of_pretraining_is_a_valid_configuration(file):
     PretrainSettings(**yaml.safe_load(file.read_text()))
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "configs" / "paper").glob("*.yaml")))
+def test_every_recipe_of_the_paper_is_a_valid_configuration_and_says_what_its_name_says(file):
+    values = yaml.safe_load(file.read_text())
+    settings = TrainSettings(**{**values, "init": Path(values.get("init", "backbone"))})
+    data, backbone, method, shot = file.stem.split("-")
+    assert (settings.backbone, f"{settings.shot}shot") == (backbone, shot)
+    assert settings.method == method.removesuffix("5steps")
+    assert settings.epochs * settings.tasks_per_epoch == 10_000
+    assert f"configs/paper/{file.name}" in file.read_text()
+    if data == "miniimagenet":
+        load_checkpoint(settings.init)
 
 
 @pytest.mark.parametrize(
