@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from unicorn_maml.adaptation.convolution import replace_convolutions
 from unicorn_maml.adaptation.normalization import Statistics, replace_batch_norm
+from unicorn_maml.adaptation.pieces import worker_number
 from unicorn_maml.settings import Precision
 
 __all__ = ["TaskNetwork", "can_widen", "task_network"]
@@ -113,12 +114,13 @@ class TaskNetwork:
 
 
 _Forward = Callable[[dict[str, Tensor], Tensor], Tensor]
-_networks: WeakKeyDictionary[nn.Module, dict[int, TaskNetwork]] = WeakKeyDictionary()
+_networks: WeakKeyDictionary[nn.Module, dict[tuple[int, int], TaskNetwork]] = WeakKeyDictionary()
 
 
 def task_network(backbone: nn.Module, tasks: int) -> TaskNetwork:
-    """Return the network of `tasks` copies of a backbone, made once."""
+    """Return the network of `tasks` copies of a backbone, made once for each worker."""
     made = _networks.setdefault(backbone, {})
-    if tasks not in made:
-        made[tasks] = TaskNetwork(backbone, tasks)
-    return made[tasks]
+    key = (tasks, worker_number())  # a call lends its values to the module: not to be shared
+    if key not in made:
+        made[key] = TaskNetwork(backbone, tasks)
+    return made[key]

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unicorn_maml.adaptation.pieces import run_in_pieces, workers_of
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
 from unicorn_maml.methods.features import FeatureLoader
 from unicorn_maml.methods.method import Method, Prediction, set_statistics
@@ -38,8 +39,9 @@ def predict(method: Method, tasks: TaskBatch) -> Tensor:
 def _begin(method: Method, tasks: TaskBatch) -> list[Prediction]:
     """Predict, piece by piece; a GPU is not waited for."""
     method.eval()
+    device = tasks.support_images.device
     at_once = method.tasks_at_once(tasks)
-    return [method(tasks[i : i + at_once]) for i in range(0, len(tasks), at_once)]
+    return run_in_pieces(lambda piece: method(tasks[piece]), len(tasks), at_once, device)
 
 
 def _checked(method: Method, predictions: list[Prediction]) -> Tensor:
@@ -56,7 +58,7 @@ def iterate_accuracies(
     if not numbers:
         return
     method.eval()
-    at_once = method.tasks_at_once(loader.load(numbers[:1]))
+    at_once = method.tasks_at_once(loader.load(numbers[:1])) * workers_of(loader.device)
     parts = [numbers[i : i + at_once] for i in range(0, len(numbers), at_once)]
     tasks = loader.load(parts[0])
     for following in [*parts[1:], None]:

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unicorn_maml.adaptation.pieces import run_in_pieces
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.method import set_statistics
@@ -30,27 +31,39 @@ def add_meta_gradient(method: MAML, tasks: TaskBatch, *, temperature: float) -> 
     the same parameters and running averages, so the pieces make no difference.
     """
     method.train()
-    at_once = method.tasks_at_once(tasks)
-    losses, accuracies = [], []
-    totals: dict[str, Tensor] = {}
-    for start in range(0, len(tasks), at_once):
-        part = tasks[start : start + at_once]
+    parameters = [value for value in method.parameters() if value.requires_grad]
+
+    def one_piece(piece: slice) -> tuple[MetaStep, tuple[Tensor | None, ...]]:
+        """What a piece adds to the results, and to the gradients of `parameters`."""
+        part = tasks[piece]
+        share = len(part) / len(tasks)
         prediction = method(part)
-        loss = F.cross_entropy(
+        loss = share * F.cross_entropy(
             prediction.logits.flatten(0, 1) / temperature, part.query_labels.flatten()
         )
-        share = len(part) / len(tasks)
-        (loss * share).backward()  # type: ignore[no-untyped-call]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         method.refuse_divergence(prediction)
-        losses.append(loss.detach() * share)
-        accuracies.append(accuracy_percent(prediction.logits, part.query_labels))
-        for name, value in prediction.statistics.items():
-            total = value.unflatten(0, (len(part), -1)).sum(0)
-            totals[name] = totals[name] + total if name in totals else total
+        accuracy = share * accuracy_percent(prediction.logits, part.query_labels).mean()
+        statistics = {
+            name: share * value.view(len(part), -1).mean(0)
+            for name, value in prediction.statistics.items()
+        }
+        return MetaStep(loss.detach(), accuracy, statistics), gradients
+
+    device = tasks.support_images.device
+    results = run_in_pieces(one_piece, len(tasks), method.tasks_at_once(tasks), device)
+    for _, gradients in results:  # in order, so that the sum never depends on which came first
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if gradient is not None:
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+    steps = [step for step, _ in results]
     return MetaStep(
-        loss=torch.stack(losses).sum(),
-        accuracy=torch.cat(accuracies).mean(),
-        statistics={name: total / len(tasks) for name, total in totals.items()},
+        loss=torch.stack([step.loss for step in steps]).sum(),
+        accuracy=torch.stack([step.accuracy for step in steps]).sum(),
+        statistics={
+            name: torch.stack([step.statistics[name] for step in steps]).sum(0)
+            for name in steps[0].statistics
+        },
     )
 
 
