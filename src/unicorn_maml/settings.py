@@ -123,7 +123,7 @@ class TrainSettings:
     sum_slope: Annotated[
         float, "ResNet-12: slope of the leaky relu after a residual sum (0 in the official code)"
     ] = 0.1
-    epochs: Annotated[int, "passes over --tasks-per-epoch tasks, each followed by validation"] = 100
+    epochs: Annotated[int, "passes over --tasks-per-epoch tasks"] = 100
     tasks_per_epoch: Annotated[int, "meta-training tasks in an epoch"] = 100
     task_batch: Annotated[int, "tasks whose gradients make one update"] = 1
     outer_optimizer: Annotated[
@@ -142,7 +142,10 @@ class TrainSettings:
         float | None, "factor of each drop  [default: 0.5 for convnet4, 0.1 for resnet12]"
     ] = None
     temperature: Annotated[float, "divides the query logits in the outer loss"] = 0.5
-    validation_tasks: Annotated[int, "meta-validation tasks after every epoch"] = 200
+    validation_tasks: Annotated[int, "meta-validation tasks"] = 200
+    validate_every: Annotated[
+        int, "epochs between validations; the run is saved with every one of them"
+    ] = 1
     patience: Annotated[int, "stop after this many epochs without a better one (0: never)"] = 0
     seed: Annotated[int, "of the first weights and of the tasks"] = 0
     device: Annotated[str, _DEVICE] = "auto"
@@ -156,7 +159,7 @@ class TrainSettings:
         object.__setattr__(self, "outer_lr", rate if self.outer_lr is None else self.outer_lr)
         object.__setattr__(self, "decay", decay if self.decay is None else self.decay)
         counts = ["shot", "query", "width", "epochs", "tasks_per_epoch", "task_batch"]
-        counts += ["decay_every", "validation_tasks"]
+        counts += ["decay_every", "validation_tasks", "validate_every"]
         check_numbers(self, at_least=dict.fromkeys(counts, 1))
         check_numbers(self, at_least={"way": 2, "patience": 0, "seed": 0, "weight_decay": 0})
         require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")

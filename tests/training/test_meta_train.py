@@ -109,6 +109,29 @@ def test_a_resumed_run_ends_with_the_same_weights(settings, tmp_path, optimizer)
     assert losses[0] == losses[1]
 
 
+def test_epochs_between_validations_are_logged_and_done_again_after_an_interrupt(
+    settings, tmp_path
+):
+    rarely = replace(settings, epochs=5, validate_every=2)
+    meta_train(rarely)
+
+    def interrupt(done, _total, _figures):
+        if done >= 20 and not (tmp_path / "once").exists():  # within the third epoch
+            (tmp_path / "once").touch()
+            raise KeyboardInterrupt
+
+    interrupted = replace(rarely, out=tmp_path / "interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        meta_train(interrupted, interrupt)
+    meta_train(replace(interrupted, resume=True))
+    assert_same(weights(rarely.out / "last"), weights(interrupted.out / "last"))
+    for folder in (rarely.out, interrupted.out):
+        log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+        assert [entry["epoch"] for entry in log] == [1, 2, 3, 4, 5]
+        judged = [entry["epoch"] for entry in log if "validation_accuracy" in entry]
+        assert judged == [2, 4, 5]
+
+
 def test_a_killed_run_recovers_and_ends_with_the_same_weights(settings, tmp_path):
     settings = replace(settings, epochs=6)
     meta_train(settings)

@@ -115,5 +115,7 @@ def _updates(
             step = add_gradient(method, tasks, temperature=settings.temperature)
             optimizer.step()
             absorb_statistics(method, step)
+            for prediction in step.predictions:
+                method.refuse_divergence(prediction)
 
     return run

@@ -9,7 +9,7 @@ from torch import Tensor
 from unicorn_maml.adaptation.pieces import run_in_pieces
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.methods.maml import MAML
-from unicorn_maml.methods.method import set_statistics
+from unicorn_maml.methods.method import Prediction, set_statistics
 from unicorn_maml.methods.scoring import accuracy_percent
 
 __all__ = ["MetaStep", "absorb_statistics", "add_meta_gradient"]
@@ -22,6 +22,7 @@ class MetaStep:
     loss: Tensor  # (), of the query images
     accuracy: Tensor  # (), in percent
     statistics: dict[str, Tensor]  # running averages that the tasks left, (C,)
+    predictions: tuple[Prediction, ...] = ()  # to be checked once the device is waited for anyway
 
 
 def add_meta_gradient(method: MAML, tasks: TaskBatch, *, temperature: float) -> MetaStep:
@@ -42,13 +43,13 @@ def add_meta_gradient(method: MAML, tasks: TaskBatch, *, temperature: float) -> 
             prediction.logits.flatten(0, 1) / temperature, part.query_labels.flatten()
         )
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-        method.refuse_divergence(prediction)
         accuracy = share * accuracy_percent(prediction.logits, part.query_labels).mean()
         statistics = {
             name: share * value.view(len(part), -1).mean(0)
             for name, value in prediction.statistics.items()
         }
-        return MetaStep(loss.detach(), accuracy, statistics), gradients
+        kept = Prediction(prediction.logits.detach(), {}, prediction.support_losses)
+        return MetaStep(loss.detach(), accuracy, statistics, (kept,)), gradients
 
     device = tasks.support_images.device
     results = run_in_pieces(one_piece, len(tasks), method.tasks_at_once(tasks), device)
@@ -64,6 +65,7 @@ def add_meta_gradient(method: MAML, tasks: TaskBatch, *, temperature: float) -> 
             name: torch.stack([step.statistics[name] for step in steps]).sum(0)
             for name in steps[0].statistics
         },
+        predictions=tuple(prediction for step in steps for prediction in step.predictions),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unicorn_maml.data.batches import TaskLoader
+from unicorn_maml.data.batches import TaskBatch, TaskLoader
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
@@ -159,11 +159,20 @@ class _Trainer:
             self.run.forget_after(self.epoch)
 
     def train(self, on_progress: OnProgress | None) -> TrainResult:
-        while self.epoch < self.settings.epochs and not self._out_of_patience():
+        epoch = self.epoch
+        while epoch < self.settings.epochs and not self._out_of_patience():
+            epoch += 1
             started = time.perf_counter()
-            entry = self._train_epoch(self.epoch + 1, on_progress)
+            entry = self._train_epoch(epoch, on_progress)
+            judged = epoch % self.settings.validate_every == 0 or epoch == self.settings.epochs
+            if judged:
+                entry |= self._validate()
             entry["seconds"] = time.perf_counter() - started
-            self._save(entry)
+            self.seconds += entry["seconds"]
+            if judged:
+                self._save(entry)
+            else:
+                self.run.log(entry)
         result = TrainResult(
             folder=self.run.folder,
             epochs=self.epoch,
@@ -187,13 +196,16 @@ class _Trainer:
         all_tasks = settings.epochs * settings.tasks_per_epoch
         losses, accuracies = [], []
         started = time.perf_counter()
+        tasks = self._batch(first_task)
         for done in range(0, settings.tasks_per_epoch, settings.task_batch):
             start = first_task + done
-            tasks = self.base.load(range(start, start + settings.task_batch))
             self.optimizer.zero_grad()
             step = add_meta_gradient(self.method, tasks, temperature=settings.temperature)
             self.optimizer.step()
             absorb_statistics(self.method, step)
+            tasks = self._batch(start + settings.task_batch)  # while a GPU is at work
+            for prediction in step.predictions:
+                self.method.refuse_divergence(prediction)
             losses.append(float(step.loss))
             accuracies.append(float(step.accuracy))
             if not np.isfinite(losses[-1]):
@@ -209,22 +221,24 @@ class _Trainer:
             }
             if on_progress:
                 on_progress(start + settings.task_batch, all_tasks, figures)
-        speed = settings.tasks_per_epoch / (time.perf_counter() - started)
-        numbers = range(settings.validation_tasks)
-        scores = np.concatenate(list(iterate_accuracies(self.method, self.validation, numbers)))
-        interval = mean_interval(scores)
         return {
             "epoch": epoch,
             "loss": float(np.mean(losses)),
             "accuracy": float(np.mean(accuracies)),
-            "validation_accuracy": interval.mean,
-            "validation_ci95": interval.ci95,
             "outer_lr": rate,
-            "tasks_per_second": speed,
+            "tasks_per_second": settings.tasks_per_epoch / (time.perf_counter() - started),
         }
 
+    def _batch(self, first_task: int) -> TaskBatch:
+        return self.base.load(range(first_task, first_task + self.settings.task_batch))
+
+    def _validate(self) -> dict[str, float]:
+        numbers = range(self.settings.validation_tasks)
+        scores = np.concatenate(list(iterate_accuracies(self.method, self.validation, numbers)))
+        interval = mean_interval(scores)
+        return {"validation_accuracy": interval.mean, "validation_ci95": interval.ci95}
+
     def _save(self, entry: dict[str, Any]) -> None:
-        self.seconds += entry["seconds"]
         is_best = entry["validation_accuracy"] > self.best["validation_accuracy"]
         if is_best:
             self.best = entry

@@ -51,12 +51,13 @@ class RunFolder:
         if not (self.folder / "config.json").is_file():
             raise UsageError(f"There is no run in {self.folder} to resume; check --out.")
         recorded = read_object(self.folder / "config.json")
-        for name in sorted((recorded.keys() | config.keys()) - _FREE_TO_CHANGE):
-            if recorded.get(name) != config.get(name):
+        # What an older version did not record yet has its default there.
+        for name in sorted((recorded.keys() & config.keys()) - _FREE_TO_CHANGE):
+            if recorded[name] != config[name]:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(
-                    f"The run in {self.folder} has {option} {recorded.get(name)}, not "
-                    f"{config.get(name)}; resume it without that option, or choose another --out."
+                    f"The run in {self.folder} has {option} {recorded[name]}, not {config[name]}; "
+                    "resume it without that option, or choose another --out."
                 )
 
     def save_epoch(
