@@ -66,10 +66,11 @@ def _on_cores(function: Callable[[slice], _Result], pieces: Sequence[slice]) -> 
         torch.set_num_threads(threads // workers)
         torch.set_grad_enabled(gradients)
 
+    pool = ThreadPoolExecutor(workers, initializer=begin)
     try:
-        with ThreadPoolExecutor(workers, initializer=begin) as pool:
-            results = list(pool.map(function, pieces[: len(pieces) - left_over]))
-    finally:
+        results = list(pool.map(function, pieces[: len(pieces) - left_over]))
+    finally:  # an error or an interrupt waits for the pieces that were begun, and for no others
+        pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)  # what threads to come start with
     return results + [function(piece) for piece in pieces[len(pieces) - left_over :]]
 
