@@ -26,6 +26,7 @@ __all__ = [
     "ExportSettings",
     "HeadKind",
     "MethodName",
+    "ModelsSettings",
     "Normalization",
     "Pooling",
     "Precision",
@@ -484,6 +485,13 @@ class DataShowSettings:
     store: Annotated[str, "store folder, or `glyphs`"]
     image: Annotated[Path | None, "write a PNG with sample images of some classes"] = None
     json: Annotated[Path | None, "write the description to this file"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsSettings:
+    """List the checkpoints that come with the project; every command takes them by name."""
+
+    json: Annotated[Path | None, "write the list to this file"] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from conftest import make_store
 from unicorn_maml.evaluation import meta_test
 from unicorn_maml.training import checkpoint
 
+ROOT = Path(__file__).parents[2]
 SMALL = "--width 8 --way 3 --query 3 --inner-steps 2 --tasks-per-epoch 4 --task-batch 2"
 SMALL += " --epochs 2 --validation-tasks 2 --device cpu"
 
@@ -35,6 +36,20 @@ def run(cli, store, tmp_path) -> Path:
 def error_sentence(printed: str) -> str:
     assert "Traceback" not in printed
     return printed[printed.rindex("Error: ") :].strip()
+
+
+def test_models_lists_every_shipped_checkpoint_with_data_accuracy_and_licence(cli, tmp_path):
+    code, out, _ = cli("models --json", tmp_path / "models.json")
+    assert code == 0
+    listed = json.loads((tmp_path / "models.json").read_text())
+    assert listed.keys() == checkpoint.shipped_checkpoints().keys() != set()
+    for name, model in listed.items():
+        assert name in out
+        assert model["data"] in out
+        assert model["licence"] in out
+        assert (ROOT / "docs" / "models" / f"{name}.md").is_file()
+        for result in model["accuracy"]:
+            assert f"{result['percent']:.2f} ± {result['ci95']:.2f} %" in out
 
 
 def test_train_evaluate_and_compare_work_together(cli, store, run, tmp_path):

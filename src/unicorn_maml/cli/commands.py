@@ -8,17 +8,18 @@ from rich.console import Console
 from rich.table import Table
 
 from unicorn_maml.errors import StoppedError
-from unicorn_maml.files import read_object
+from unicorn_maml.files import read_object, write_json
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import (
     CompareSettings,
     EvaluateSettings,
     ExportSettings,
+    ModelsSettings,
     PretrainSettings,
     TrainSettings,
 )
 
-__all__ = ["compare", "evaluate", "export", "pretrain", "recorded_settings", "train"]
+__all__ = ["compare", "evaluate", "export", "models", "pretrain", "recorded_settings", "train"]
 
 # No markup: what is printed holds names of files and classes, which may look like it.
 console = Console(markup=False, highlight=False)
@@ -108,6 +109,32 @@ def export(settings: ExportSettings) -> None:
     export_checkpoint(settings.checkpoint, settings.out)
     size = sum(file.stat().st_size for file in settings.out.iterdir())
     console.print(f"Wrote {settings.out}, {size / 1e6:.1f} MB.")
+
+
+def models(settings: ModelsSettings) -> None:
+    """List the checkpoints that come with the project."""
+    from unicorn_maml.training.checkpoint import load_checkpoint, shipped_checkpoints
+
+    listed = {}
+    for name, folder in shipped_checkpoints().items():
+        model = load_checkpoint(folder).spec
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        card = read_object(folder / "card.json")
+        listed[name] = {"method": model.method, **vars(model.features), "bytes": size, **card}
+    for name, model_card in listed.items():
+        table = Table("", "", title=name, title_justify="left", show_header=False)
+        table.add_row("network", f"{model_card['backbone']}, {model_card['method']}")
+        table.add_row("trained on", model_card["data"])
+        for result in model_card["accuracy"]:
+            figure = f"{result['percent']:.2f} ± {result['ci95']:.2f} %"
+            table.add_row(f"{result['shot']}-shot", f"{figure}: {result['how']}")
+        table.add_row("size", f"{model_card['bytes'] / 1e6:.1f} MB")
+        table.add_row("licence", model_card["licence"])
+        console.print(table)
+    if not listed:
+        console.print("None: this installation has no weights; take a checkout of the project.")
+    if settings.json:
+        write_json(settings.json, listed)
 
 
 def compare(settings: CompareSettings) -> None:

@@ -26,6 +26,7 @@ from unicorn_maml.settings import (
     DemoSettings,
     EvaluateSettings,
     ExportSettings,
+    ModelsSettings,
     PretrainSettings,
     TrainSettings,
 )
@@ -76,6 +77,13 @@ add_command(
     epilog="Example: unicorn-maml compare runs/unicorn runs/maml --tasks 1000",
 )
 add_command(app, "export", ExportSettings, commands.export)
+add_command(
+    app,
+    "models",
+    ModelsSettings,
+    commands.models,
+    epilog="Example: unicorn-maml evaluate miniimagenet-resnet12-pretrained --store STORE",
+)
 add_command(
     app,
     "bench",

@@ -42,6 +42,7 @@ __all__ = [
     "load_training_state",
     "refusing_nonsense",
     "save_checkpoint",
+    "shipped_checkpoints",
 ]
 
 _SHIPPED = Path(__file__).parents[3] / "weights"
@@ -140,6 +141,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
     except (UnicornError, OSError):
         time.sleep(0.3)  # perhaps a run was just putting a new one in its place
         return _load(path)
+
+
+def shipped_checkpoints() -> dict[str, Path]:
+    """Names and folders of the checkpoints that come with the project."""
+    return {path.parent.name: path.parent for path in sorted(_SHIPPED.glob(f"*/{_DESCRIPTION}"))}
 
 
 def load_backbone(path: Path, backbone: nn.Module, wanted: BackboneSpec) -> Checkpoint:
