@@ -32,6 +32,8 @@ __all__ = [
     "Precision",
     "PretrainSettings",
     "Resampling",
+    "ResultsAddSettings",
+    "ResultsTableSettings",
     "Split",
     "TrainSettings",
     "to_json",
@@ -485,6 +487,23 @@ class DataShowSettings:
     store: Annotated[str, "store folder, or `glyphs`"]
     image: Annotated[Path | None, "write a PNG with sample images of some classes"] = None
     json: Annotated[Path | None, "write the description to this file"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsAddSettings:
+    """Keep a result of `evaluate` or `compare` as a small file, without per-task accuracies."""
+
+    file: Annotated[Path, "what --json wrote"]
+    row: Annotated[str, "row of the paper's tables, such as miniimagenet-resnet12-unicorn-1shot"]
+    folder: Annotated[Path, "folder of the small files"] = Path("results")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsTableSettings:
+    """Make a table of the paper's accuracies and of the results that were kept."""
+
+    folder: Annotated[Path, "folder of the small files"] = Path("results")
+    document: Annotated[Path | None, "put it into this document, between its marks"] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from unicorn_maml.cli.bench import bench
 from unicorn_maml.cli.data import data_prepare, data_show
 from unicorn_maml.cli.demo import demo
 from unicorn_maml.cli.options import add_command
+from unicorn_maml.cli.results import results_add, results_table_command
 from unicorn_maml.errors import UnicornError
 from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
@@ -28,6 +29,8 @@ from unicorn_maml.settings import (
     ExportSettings,
     ModelsSettings,
     PretrainSettings,
+    ResultsAddSettings,
+    ResultsTableSettings,
     TrainSettings,
 )
 
@@ -42,6 +45,8 @@ app = typer.Typer(
 )
 data = typer.Typer(no_args_is_help=True, help="Make and look at stores of images.")
 app.add_typer(data, name="data")
+results = typer.Typer(no_args_is_help=True, help="Keep results and set them beside the paper's.")
+app.add_typer(results, name="results")
 
 add_command(app, "demo", DemoSettings, demo)
 add_command(
@@ -90,6 +95,20 @@ add_command(
     BenchSettings,
     bench,
     epilog="Example: unicorn-maml bench --backbone resnet12 --shot 5 --inner-steps 20",
+)
+add_command(
+    results,
+    "add",
+    ResultsAddSettings,
+    results_add,
+    epilog="Example: unicorn-maml results add result.json miniimagenet-resnet12-unicorn-1shot",
+)
+add_command(
+    results,
+    "table",
+    ResultsTableSettings,
+    results_table_command,
+    epilog="Example: unicorn-maml results table --document docs/results.md",
 )
 add_command(
     data,

@@ -1,0 +1,112 @@
+"""Results that are kept, and the table that is made of them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.reporting.results import (
+    add_result,
+    published_rows,
+    results_table,
+    update_document,
+)
+
+ROOT = Path(__file__).parents[2]
+ROW = "miniimagenet-resnet12-unicorn-1shot"
+
+
+def result(accuracy: float, policy: str = "mixed") -> dict:
+    return {
+        "accuracy": accuracy,
+        "ci95": 0.25,
+        "tasks": 10,
+        "way": 5,
+        "shot": 1,
+        "query": 15,
+        "inner_steps": 5,
+        "inner_lr": 0.1,
+        "adapt": "all",
+        "normalization": policy,
+        "precision": "bfloat16",
+        "compile": True,
+        "seed": 0,
+        "split": "novel",
+        "store": "/somewhere/mini",
+        "checkpoint": "/somewhere/runs/unicorn",
+        "head": "shared",
+        "per_task": [1.0] * 10,
+    }
+
+
+def write(folder: Path, content: object) -> Path:
+    file = folder / "result.json"
+    file.write_text(json.dumps(content))
+    return file
+
+
+def test_a_kept_result_is_small_names_no_folder_and_has_its_command(tmp_path):
+    out = add_result(write(tmp_path, result(65.5)), ROW, tmp_path / "results")
+    assert out.name == f"{ROW}.mixed.json"
+    text = out.read_text()
+    assert "per_task" not in text
+    assert "/somewhere" not in text
+    command = json.loads(text)["command"]
+    assert command.startswith("unicorn-maml evaluate unicorn --store STORE")
+    assert "--inner-steps 5 --inner-lr 0.1" in command
+    assert command.endswith("--compile")
+
+
+def test_the_table_sets_ours_beside_the_papers_and_says_what_is_missing(tmp_path):
+    folder = tmp_path / "results"
+    for accuracy, policy in ((65.5, "mixed"), (66.25, "batch")):
+        add_result(write(tmp_path, result(accuracy, policy)), ROW, folder)
+    both = {"first": result(65.5), "second": result(64.5)}
+    both |= {"difference": 1.0, "difference_ci95": 0.2}
+    add_result(write(tmp_path, both), "miniimagenet-resnet12-1shot", folder)
+    lines = results_table(folder).splitlines()
+    line = next(line for line in lines if ROW in line)
+    assert line == f"| {ROW} | 65.17 ± 0.20 | 66.25 ± 0.25 |  | 65.50 ± 0.25 |  | +1.08 |"
+    assert sum("not run yet" in line for line in lines) == len(published_rows()) - 1
+    assert lines[-1] == "| miniimagenet-resnet12-1shot.mixed | 1.00 ± 0.20 |"
+
+
+def test_an_unknown_row_and_a_file_that_is_no_result_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="no row of the paper's tables"):
+        add_result(write(tmp_path, result(1.0)), "miniimagenet", tmp_path)
+    with pytest.raises(FileError, match="is no result"):
+        add_result(write(tmp_path, {"accuracy": 1.0}), ROW, tmp_path)
+
+
+def test_a_table_replaces_the_one_between_the_marks_and_nothing_else(tmp_path):
+    document = tmp_path / "document.md"
+    begin, end = re.findall(r"<!--.*?-->", (ROOT / "docs" / "results.md").read_text())
+    document.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    update_document(document, "new")
+    update_document(document, "new")
+    assert document.read_text() == f"before\n{begin}\n\nnew\n\n{end}\nafter\n"
+    document.write_text("no marks")
+    with pytest.raises(FileError, match="lacks the lines"):
+        update_document(document, "new")
+
+
+def test_the_document_holds_the_table_of_the_results_that_are_kept():
+    assert results_table(ROOT / "results") in (ROOT / "docs" / "results.md").read_text()
+
+
+def test_every_kept_result_has_what_is_needed_to_get_it_again():
+    for file in (ROOT / "results").glob("*.json"):
+        kept = json.loads(file.read_text())
+        for each in [kept["first"], kept["second"]] if "first" in kept else [kept]:
+            assert {
+                "accuracy",
+                "ci95",
+                "tasks",
+                "seed",
+                "device",
+                "versions",
+                "command",
+            } <= each.keys()
+            assert "per_task" not in each
