@@ -13,29 +13,46 @@ from unicorn_maml.checks import check_numbers, check_positive, check_types, requ
 from unicorn_maml.errors import UsageError
 
 __all__ = [
+    "STUDIES",
     "AdaptationSettings",
+    "AverageSettings",
     "Backbone",
     "BenchSettings",
+    "ChanceSettings",
     "CompareSettings",
     "DataPrepareSettings",
     "DataSetKind",
     "DataShowSettings",
     "DemoSettings",
     "Distance",
+    "EnsembleSettings",
     "EvaluateSettings",
     "ExportSettings",
+    "FreezeSettings",
     "HeadKind",
+    "HeatmapSettings",
     "MethodName",
     "ModelsSettings",
     "Normalization",
+    "OneTaskSettings",
+    "PermutationsSettings",
+    "PoliciesSettings",
     "Pooling",
     "Precision",
     "PretrainSettings",
+    "Remedy",
+    "ReportSettings",
     "Resampling",
     "ResultsAddSettings",
     "ResultsTableSettings",
+    "SelectionSettings",
+    "ShotsSettings",
+    "SlotsSettings",
     "Split",
+    "StepsSettings",
+    "StudySettings",
     "TrainSettings",
+    "TransferSettings",
     "to_json",
 ]
 
@@ -46,6 +63,14 @@ Normalization = Literal["batch", "support", "mixed", "frozen"]
 Distance = Literal["cosine", "euclidean"]
 Pooling = Literal["average", "flatten", "max"]
 Precision = Literal["float32", "bfloat16"]
+Remedy = Literal[
+    "ensemble",
+    "rotations",
+    "initial-accuracy",
+    "initial-loss",
+    "updated-accuracy",
+    "updated-loss",
+]
 Split = Literal["base", "validation", "novel"]
 DataSetKind = Literal[
     "miniimagenet", "tieredimagenet", "cub", "omniglot", "cifar-fs", "fc100", "folder"
@@ -55,8 +80,36 @@ Resampling = Literal["bilinear", "bicubic", "lanczos", "box", "nearest"]
 
 def to_json(settings: Any) -> dict[str, Any]:
     """Return a settings dataclass as plain JSON values."""
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+    return {field.name: _plain(getattr(settings, field.name)) for field in fields(settings)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    """The numbers of a list such as `1,5,10`, ascending."""
+    try:
+        numbers = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        numbers = []
+    require(
+        bool(numbers) and all(0 < number < 1e9 for number in numbers),
+        f"{option} takes positive numbers such as 1,5,10, not {text!r}.",
+    )
+    return numbers
+
+
+def _counts(option: str, text: str) -> list[int]:
+    """The whole numbers of a list such as `1,5,10`, ascending."""
+    numbers = _numbers(option, text)
+    require(
+        all(number == int(number) for number in numbers),
+        f"{option} takes whole numbers such as 1,5,10, not {text!r}.",
+    )
+    return [int(number) for number in numbers]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,6 +401,12 @@ class EvaluateSettings(_TestSettings):
         "`cosine` and `euclidean` adapt nothing and take the class of the nearest centroid"
         + _AS_TRAINED,
     ] = None
+    remedy: Annotated[
+        Remedy | None,
+        "for a head with slots of its own: average the predictions of all permutations "
+        "(`ensemble`) or of the N `rotations`, or select the permutation that is best by accuracy "
+        "or loss on the support set, before (`initial`) or after adaptation (`updated`)",
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,6 +415,249 @@ class CompareSettings(_TestSettings):
 
     first: Annotated[Path, "checkpoint or run folder"]
     second: Annotated[Path, "checkpoint or run folder to subtract from the first"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OutputSettings:
+    """What all studies have in common."""
+
+    study: ClassVar[str]
+    out: Annotated[
+        Path | None, "folder for study.json and the figures  [default: runs/study- and its name]"
+    ] = None
+    json: Annotated[Path | None, "write study.json to this file, too"] = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the study is written into."""
+        return self.out or Path("runs") / f"study-{self.study}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings(_OutputSettings, _TestSettings):
+    """What the studies of trained networks have in common."""
+
+    checkpoints: Annotated[
+        list[Path],
+        "checkpoint or run folders; all are tested on the same tasks, with store, ways and shots "
+        "of the first one unless given",
+    ]
+    json: Annotated[Path | None, "write study.json to this file, too"] = None
+    resume: Annotated[bool, "continue the interrupted study in --out"] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(bool(self.checkpoints), "Name at least one checkpoint or run folder.")
+
+
+_SAMPLE = "draw this many permutations instead of trying all (needed for more than 5 ways)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermutationsSettings(StudySettings):
+    """How much the result of a task depends on which class gets which slot.
+
+    Every task is solved under all N! assignments of its classes to slots. Two controls tell how
+    much of the spread is noise: repeats of one permutation, and the best permutation by half of the
+    query images scored on the other half.
+    """
+
+    study: ClassVar[str] = "permutations"
+    tasks: Annotated[int, "number of tasks (the paper uses 2000)"] = 200
+    sample: Annotated[int | None, _SAMPLE] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(self, at_least={"sample": 2, "query": 2})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneTaskSettings(StudySettings):
+    """Follow every permutation of one task along the inner steps, on support and query images."""
+
+    study: ClassVar[str] = "one-task"
+    task: Annotated[int, "number of the task"] = 0
+    tasks: ClassVar[int] = 1  # type: ignore[misc]  # not an option here
+    sample: Annotated[int | None, _SAMPLE] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers(self, at_least={"sample": 2, "task": 0})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionSettings(StudySettings):
+    """Choose one permutation per task by its accuracy or loss on the support set. Does it help?"""
+
+    study: ClassVar[str] = "selection"
+    tasks: Annotated[int, "number of tasks (the paper uses 2000)"] = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleSettings(StudySettings):
+    """Average the predictions of all permutations of a task, or of its N rotations."""
+
+    study: ClassVar[str] = "ensemble"
+    tasks: Annotated[int, "number of tasks (the paper uses 10000)"] = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class AverageSettings(StudySettings):
+    """Start all slots of a trained head from their mean, or from zero, at meta-test."""
+
+    study: ClassVar[str] = "average"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepsSettings(StudySettings):
+    """Accuracy along the inner steps, on tasks of base and of novel classes."""
+
+    study: ClassVar[str] = "steps"
+    tasks: Annotated[int, "number of tasks (the paper uses 10000)"] = 200
+    inner_steps: Annotated[int, "inner steps to follow"] = 30
+    split: ClassVar[Split] = "novel"  # type: ignore[misc]  # and base: both are shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreezeSettings(StudySettings):
+    """Accuracy along the inner steps, with the backbone adapted or frozen."""
+
+    study: ClassVar[str] = "freeze"
+    tasks: Annotated[int, "number of tasks (the paper uses 10000)"] = 200
+    inner_steps: Annotated[int, "inner steps to follow"] = 30
+    adapt: ClassVar[Literal["all", "head"] | None] = None  # type: ignore[misc]  # both are shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShotsSettings(StudySettings):
+    """Accuracy with more and more support images per class."""
+
+    study: ClassVar[str] = "shots"
+    tasks: Annotated[int, "number of tasks (the paper uses 10000)"] = 200
+    shots: Annotated[str, "support images per class to test, separated by commas"] = (
+        "1,5,10,20,30,50"
+    )
+    shot: ClassVar[int | None] = None  # type: ignore[misc]  # --shots says it
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.shot_counts
+
+    @property
+    def shot_counts(self) -> list[int]:
+        """The numbers of shots."""
+        return _counts("--shots", self.shots)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferSettings(StudySettings):
+    """Train on one data set, test on another."""
+
+    study: ClassVar[str] = "transfer"
+    to: Annotated[str | None, "store folder of the other data set; needed"] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.to is not None, "Name the store of the other data set, with --to STORE.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoliciesSettings(StudySettings):
+    """The four normalisation policies on the same tasks, with paired differences."""
+
+    study: ClassVar[str] = "policies"
+    normalization: ClassVar[Normalization | None] = None  # type: ignore[misc]  # all are shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotsSettings(StudySettings):
+    """What a head knows before adaptation: which slot wins, how far the slots are apart.
+
+    Also the norm of the head and of its meta-gradient, now and through meta-training, where the
+    run's log is there.
+    """
+
+    study: ClassVar[str] = "slots"
+    tasks: Annotated[int, "number of tasks, of novel classes and for the meta-gradient"] = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChanceSettings(_OutputSettings):
+    """Why accuracy before adaptation is 1/N: permutations by fixed points, counted exactly."""
+
+    study: ClassVar[str] = "chance"
+    way: Annotated[int, _WAY] = 5
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_numbers(self, at_least={"way": 2})
+        require(self.way <= 100, f"--way must be at most 100, not {self.way}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeatmapSettings(_OutputSettings):
+    """Meta-train and test over a grid of inner steps and inner learning rates.
+
+    Every cell is a run of its own in the folder `cells`. A second call with the same --out goes on
+    where the first one stopped.
+    """
+
+    study: ClassVar[str] = "heatmap"
+    recipe: Annotated[
+        Path, "how to train: a run folder, or a YAML or JSON file as for `train --config`"
+    ]
+    steps: Annotated[str, "inner steps, separated by commas"] = "1,5,10,15,20"
+    rates: Annotated[str, "inner learning rates, separated by commas"] = "0.001,0.01,0.1,1"
+    budget: Annotated[float, "share of the recipe's epochs that each cell is trained for"] = 1.0
+    tasks: Annotated[int, "novel tasks that each cell is tested on"] = 200
+    workers: Annotated[int, "cells that run at the same time, each in a process"] = 1
+    device: Annotated[str, _DEVICE] = "auto"
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_numbers(self, at_least={"tasks": 1, "workers": 1})
+        require(0 < self.budget <= 1, f"--budget must be in 0..1, not {self.budget}.")
+        _ = self.step_counts, self.learning_rates
+
+    @property
+    def step_counts(self) -> list[int]:
+        """The numbers of inner steps."""
+        return _counts("--steps", self.steps)
+
+    @property
+    def learning_rates(self) -> list[float]:
+        """The inner learning rates."""
+        return _numbers("--rates", self.rates)
+
+
+STUDIES: list[type[_OutputSettings]] = [
+    StepsSettings,
+    FreezeSettings,
+    PermutationsSettings,
+    OneTaskSettings,
+    SelectionSettings,
+    EnsembleSettings,
+    AverageSettings,
+    ShotsSettings,
+    TransferSettings,
+    PoliciesSettings,
+    SlotsSettings,
+    ChanceSettings,
+    HeatmapSettings,
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSettings:
+    """Put runs and studies into one page that opens without a network."""
+
+    runs: Annotated[list[Path], "folders of studies and of training runs"]
+    out: Annotated[Path, "the page"] = Path("report.html")
+    title: Annotated[str, "heading of the page"] = "UNICORN-MAML report"
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        require(bool(self.runs), "Name at least one folder of a study or of a training run.")
 
 
 @dataclass(frozen=True, kw_only=True)

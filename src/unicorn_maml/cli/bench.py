@@ -7,6 +7,7 @@ from rich.table import Table
 from unicorn_maml.cli.commands import console, notes
 from unicorn_maml.errors import StoppedError
 from unicorn_maml.files import check_can_write, write_json
+from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import BenchSettings
 
@@ -30,8 +31,6 @@ def bench(settings: BenchSettings) -> None:
 
 
 _KINDS = ("adaptation", "evaluation", "meta_training")
-_BACKBONES = {"convnet4": "ConvNet-4", "resnet12": "ResNet-12"}
-_METHODS = {"maml": "MAML", "unicorn": "UNICORN-MAML"}
 
 
 def _table(result: dict[str, Any]) -> Table:
@@ -52,8 +51,8 @@ def _name(row: dict[str, Any]) -> list[str]:
     """What a row measures, line by line."""
     width = f" ({row['width']})" if row["backbone"] == "convnet4" else ""
     return [
-        _BACKBONES[row["backbone"]] + width,
-        _METHODS[row["method"]],
+        BACKBONE_NAMES[row["backbone"]] + width,
+        METHOD_NAMES[row["method"]],
         f"{row['shot']}-shot, {row['inner_steps']} steps",
         f"{row['size']}x{row['size']}x{row['channels']}",
     ]

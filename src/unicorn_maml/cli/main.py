@@ -17,9 +17,11 @@ from unicorn_maml.cli.data import data_prepare, data_show
 from unicorn_maml.cli.demo import demo
 from unicorn_maml.cli.options import add_command
 from unicorn_maml.cli.results import results_add, results_table_command
+from unicorn_maml.cli.study import study
 from unicorn_maml.errors import UnicornError
 from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
+    STUDIES,
     BenchSettings,
     CompareSettings,
     DataPrepareSettings,
@@ -47,6 +49,12 @@ data = typer.Typer(no_args_is_help=True, help="Make and look at stores of images
 app.add_typer(data, name="data")
 results = typer.Typer(no_args_is_help=True, help="Keep results and set them beside the paper's.")
 app.add_typer(results, name="results")
+studies = typer.Typer(
+    no_args_is_help=True,
+    help="Repeat an analysis of the paper on your own networks: numbers, a figure, a conclusion.",
+    epilog="Example: unicorn-maml study permutations runs/maml runs/unicorn --tasks 200",
+)
+app.add_typer(studies, name="study")
 
 add_command(app, "demo", DemoSettings, demo)
 add_command(
@@ -119,6 +127,8 @@ add_command(
     "--out stores/mini",
 )
 add_command(data, "show", DataShowSettings, data_show)
+for each in STUDIES:
+    add_command(studies, each.study, each, study)
 
 
 def _version(wanted: bool) -> None:

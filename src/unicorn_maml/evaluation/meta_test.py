@@ -1,11 +1,13 @@
 """Meta-testing a checkpoint on numbered tasks."""
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.sources import open_store
@@ -23,31 +25,51 @@ from unicorn_maml.methods.scoring import (
     iterate_feature_accuracies,
     iterate_leaking_accuracies,
 )
+from unicorn_maml.methods.remedies import RemediedMAML
+from unicorn_maml.models.heads import PerSlotHead
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import (
     AdaptationSettings,
     CompareSettings,
     EvaluateSettings,
+    HeadKind,
     PretrainSettings,
+    Remedy,
     TrainSettings,
 )
 from unicorn_maml.training.checkpoint import Checkpoint, load_checkpoint
 
-__all__ = ["MetaTest", "compare", "evaluate", "prepare", "unfinished_file", "write_result"]
+__all__ = [
+    "Measure",
+    "MetaTest",
+    "compare",
+    "evaluate",
+    "prepare",
+    "run_all",
+    "unfinished_file",
+    "write_result",
+]
+
+# From task numbers to what is measured of a few tasks at a time, in order: arrays (t, ...).
+Measure = Callable[[Sequence[int]], Iterator[NDArray[np.float64]]]
 
 
 @dataclass
 class MetaTest:
-    """A model, the tasks that it is tested on, and the accuracies so far."""
+    """A model, the tasks that it is tested on, and what was measured so far: their accuracies.
+
+    A study measures something else, a row of numbers for each task, by a `measure` of its own.
+    """
 
     method: Method
     loader: TaskLoader
     tasks: int
     record: dict[str, Any]  # every setting that the accuracies depend on
-    per_task: list[float]  # percent, of tasks 0, 1, ...
+    per_task: list[Any]  # of tasks 0, 1, ...: percent, or rows of numbers
     seconds: float = 0.0  # all of the time, that of feature_seconds too
     feature_seconds: float | None = None  # spent on features before the first task, if any was
     tasks_timed: int = 0
+    measure: Measure | None = None
 
     def run(
         self,
@@ -62,7 +84,9 @@ class MetaTest:
         """
         started = time.perf_counter()
         numbers = range(len(self.per_task), self.tasks)
-        if numbers and self.method.has_fixed_features:
+        if self.measure:
+            found = self.measure(numbers)
+        elif numbers and self.method.has_fixed_features:
             features = extract_features(self.method, self.loader, numbers, on_progress)
             self.feature_seconds = time.perf_counter() - started
             found = iterate_feature_accuracies(self.method, features, numbers)
@@ -70,12 +94,14 @@ class MetaTest:
             found = iterate_leaking_accuracies(self.method, self.loader, numbers)
         else:
             found = iterate_accuracies(self.method, self.loader, numbers)
-        for accuracies in found:
-            self.per_task.extend(float(value) for value in accuracies)
-            self.tasks_timed += len(accuracies)
+        for rows in found:
+            self.per_task.extend(rows.tolist())
+            self.tasks_timed += len(rows)
             self.seconds = time.perf_counter() - started
             if on_progress:
-                figures = {"accuracy": mean_interval(self.per_task).mean}
+                figures = {"tasks/s": self.tasks_timed / self.seconds}
+                if not self.measure:
+                    figures = {"accuracy": mean_interval(self.per_task).mean}
                 on_progress(done_before + len(self.per_task), all_tasks or self.tasks, figures)
 
     def unfinished(self) -> dict[str, Any]:
@@ -129,12 +155,19 @@ def prepare(
         precision=settings.precision,
         compile=settings.compile,
     )
-    head = settings.head if isinstance(settings, EvaluateSettings) else None
+    head: HeadKind | None = None
+    remedy: Remedy | None = None
+    if isinstance(settings, EvaluateSettings):
+        head, remedy = settings.head, settings.remedy
     method = checkpoint.method(adaptation, head)
+    adapts = isinstance(method, MAML)
     if isinstance(method, MAML):
         method.head(way)  # a head that cannot serve so many ways says so now
     if settings.leak and (not isinstance(method, MAML) or adaptation.normalization != "mixed"):
         raise UsageError("--leak is for methods that adapt, with --normalization mixed.")
+    if remedy:
+        method = _remedied(method, remedy, checkpoint)
+        method.orders(way)  # too many permutations: the same
     device = choose_device(settings.device)
     if settings.compile:
         require_compiler(device)
@@ -147,12 +180,12 @@ def prepare(
         pixel_std=checkpoint.pixel_std,
         device=device,
     )
-    adapts = isinstance(method, MAML)
     record = {
         "way": way,
         "shot": shot,
         "query": settings.query,
         "inner_steps": adaptation.inner_steps if adapts else 0,
+        "trained_steps": trained.adaptation.inner_steps if adapts else 0,
         "inner_lr": adaptation.inner_lr if adapts else None,
         "adapt": adaptation.adapt if adapts else "nothing",
         "normalization": adaptation.normalization if adapts else "frozen",
@@ -164,13 +197,24 @@ def prepare(
         "split": settings.split,
         "store": store_name,
         "store_checksum": store.checksum,
+        "data_set": store.source.split()[0].rstrip(":"),
         "checkpoint": str(checkpoint.folder),
         "weights_sha256": checkpoint.weights_sha256,
         "method": checkpoint.spec.method,
         "head": head or METHODS[checkpoint.spec.method].trained_head,
+        "remedy": remedy,
         "backbone": wanted.backbone,
     }
     return MetaTest(method.to(device), loader, settings.tasks, record, [])
+
+
+def _remedied(method: Method, remedy: Remedy, checkpoint: Checkpoint) -> RemediedMAML:
+    if not isinstance(method, MAML) or type(method.head) is not PerSlotHead:
+        raise UsageError(
+            f"--remedy is for heads whose slots start differently, but those of "
+            f"{checkpoint.folder} start alike here: every permutation gives the same answer. Leave --remedy out."
+        )
+    return RemediedMAML(method, remedy)
 
 
 _T = TypeVar("_T")
@@ -186,7 +230,7 @@ def evaluate(settings: EvaluateSettings, on_progress: OnProgress | None = None) 
     An interrupted evaluation leaves its finished tasks beside that file, for --resume.
     """
     test = prepare(load_checkpoint(settings.checkpoint), settings)
-    _run_all([test], settings, on_progress)
+    run_all([test], settings.json, on_progress, resume=settings.resume)
     return test.result()
 
 
@@ -198,7 +242,7 @@ def compare(settings: CompareSettings, on_progress: OnProgress | None = None) ->
     """
     checkpoints = [load_checkpoint(path) for path in (settings.first, settings.second)]
     tests = [prepare(checkpoint, settings, checkpoints[0].settings) for checkpoint in checkpoints]
-    _run_all(tests, settings, on_progress)
+    run_all(tests, settings.json, on_progress, resume=settings.resume)
     first, second = (test.result() for test in tests)
     difference = mean_interval(np.subtract(first["per_task"], second["per_task"]))
     return {
@@ -221,15 +265,16 @@ def unfinished_file(file: Path) -> Path:
     return sibling(file, ".part")
 
 
-def _run_all(
-    tests: list[MetaTest],
-    settings: EvaluateSettings | CompareSettings,
-    on_progress: OnProgress | None,
+def run_all(
+    tests: list[MetaTest], file: Path | None, on_progress: OnProgress | None, *, resume: bool
 ) -> None:
-    """Run tests one after the other; whatever stops them, finished tasks are kept for --resume."""
-    check_can_write(settings.json)
-    if settings.resume:
-        _take_up(tests, settings.json)
+    """Run tests one after the other; whatever stops them, finished tasks are kept for --resume.
+
+    They are kept beside the `file` that the result is meant for.
+    """
+    check_can_write(file)
+    if resume:
+        _take_up(tests, file)
     tasks = max(test.tasks for test in tests)
     for test in tests:
         test.tasks = tasks
@@ -237,8 +282,8 @@ def _run_all(
         for number, test in enumerate(tests):
             test.run(on_progress, done_before=number * tasks, all_tasks=len(tests) * tasks)
     except BaseException:
-        if settings.json and any(test.per_task for test in tests):
-            write_json(unfinished_file(settings.json), [test.unfinished() for test in tests])
+        if file and any(test.per_task for test in tests):
+            write_json(unfinished_file(file), [test.unfinished() for test in tests])
         raise
 
 
@@ -257,7 +302,7 @@ def _take_up(tests: list[MetaTest], file: Path | None) -> None:
                         f"The interrupted work had {name} {earlier['record'].get(name)}, not "
                         f"{value}; resume it with the same settings, or leave --resume out."
                     )
-            test.per_task = [float(value) for value in earlier["per_task"]]
+            test.per_task = np.array(earlier["per_task"], np.float64).tolist()
             test.tasks = max(test.tasks, int(earlier["tasks"]))
     except (TypeError, KeyError, AttributeError) as error:
         raise FileError(f"{kept} is damaged; leave --resume out.") from error

@@ -1,35 +1,190 @@
-"""How much the result of a task depends on which class gets which slot."""
+"""How much the result of a task depends on which class gets which slot.
 
+All permutations of a task start from the same parameters. Their accuracies, sorted for each task
+and averaged by position, show what the best and the worst choice would give, if it were known. But
+the best of 120 scores on the same query images is partly luck. Two controls say how much: repeats
+of one permutation (an inner loop with dropout would differ from itself), and the best permutation
+by one half of the query images, scored on the other half.
+"""
+
+import time
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from unicorn_maml.data.batches import TaskBatch, TaskLoader
-from unicorn_maml.methods.method import Method
-from unicorn_maml.methods.scoring import accuracy_percent, predict
+from unicorn_maml.data.batches import TaskLoader
+from unicorn_maml.evaluation.meta_test import MetaTest
+from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.permutations import (
+    MOST_EXACT,
+    all_orders,
+    permuted_copies,
+    permuted_logits,
+    sampled_orders,
+)
+from unicorn_maml.methods.scoring import predict
+from unicorn_maml.progress import OnProgress
+from unicorn_maml.settings import OneTaskSettings, PermutationsSettings
+from unicorn_maml.studies.frame import (
+    adapting,
+    batches,
+    interval_cell,
+    labels,
+    run_tests,
+    study_result,
+    tests_of,
+    values_of,
+)
 
-__all__ = ["iterate_permutation_accuracies", "permuted_copies"]
+__all__ = ["measure_permutations", "orders_for", "run", "summarize"]
+
+_REPEATED_TASKS = 20  # that are solved again and again under one permutation
+_TIMED_PERMUTATIONS = 24
+_TIMINGS = 3
+_BIN = 2.0  # points, of the histogram
 
 
-def permuted_copies(task: TaskBatch) -> TaskBatch:
-    """One task -> a batch of N! copies of it, one for every assignment of classes to slots."""
-    orders = torch.tensor(list(permutations(range(task.way))), device=task.support_labels.device)
-    return TaskBatch(
-        support_images=task.support_images.expand(len(orders), -1, -1, -1, -1),
-        support_labels=orders[:, task.support_labels[0]],
-        query_images=task.query_images.expand(len(orders), -1, -1, -1, -1),
-        query_labels=orders[:, task.query_labels[0]],
-        way=task.way,
+def run(settings: PermutationsSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
+    """Solve tasks under all permutations; return what the best, the mean and the worst give."""
+    tests = tests_of(settings)
+    orders = orders_for(settings, tests[0])
+    for test in tests:
+        test.record["permutations"] = len(orders)
+        test.measure = partial(measure_permutations, adapting(test), test.loader, orders)
+    run_tests(settings, tests, on_progress)
+    data = {}
+    for label, test in zip(labels(tests), tests, strict=True):
+        data[label] = {
+            **summarize(values_of(test)),
+            "repeats_best_minus_worst": _repeats(test, orders),
+            **_speed(test, orders),
+        }
+    return study_result(
+        settings,
+        tests,
+        title=f"Accuracy under {len(orders)} label permutations",
+        conclusion=_conclusion(data, tests[0].tasks, len(orders)),
+        columns=list(data),
+        rows=[(text, [data[label][name] for label in data]) for name, text in _ROWS.items()],
+        data=data,
     )
 
 
-def iterate_permutation_accuracies(
-    method: Method, loader: TaskLoader, numbers: Sequence[int]
+_ROWS = {
+    "best": "best permutation of each task (%)",
+    "mean": "mean of all permutations (%)",
+    "worst": "worst permutation of each task (%)",
+    "best_minus_worst": "best minus worst (points)",
+    "held_out_best_minus_worst": "best minus worst, chosen on half of the queries (points)",
+    "held_out_best_minus_mean": "best minus mean, chosen on half of the queries (points)",
+    "repeats_best_minus_worst": "best minus worst of as many repeats of one permutation (points)",
+    "adaptations_per_second": "adaptations per second",
+    "times_loop": "times as fast as a loop over permutations",
+}
+
+
+def orders_for(settings: PermutationsSettings | OneTaskSettings, test: MetaTest) -> Tensor:
+    """The permutations to try."""
+    way = test.record["way"]
+    if settings.sample:
+        return sampled_orders(way, settings.sample, settings.seed)
+    return all_orders(way, otherwise=f"say how many to draw, such as --sample {MOST_EXACT}")
+
+
+def measure_permutations(
+    method: MAML, loader: TaskLoader, orders: Tensor, numbers: Sequence[int]
 ) -> Iterator[NDArray[np.float64]]:
-    """Yield, task by task, the query accuracies (N!,) of all assignments, in percent."""
-    for number in numbers:
-        copies = permuted_copies(loader.load([number]))
-        yield accuracy_percent(predict(method, copies), copies.query_labels).cpu().numpy()
+    """Accuracies (t, 3, P) in percent: on all query images, on one half and on the other."""
+    for tasks in batches(method, loader, numbers, copies=len(orders)):
+        logits = permuted_logits(method, tasks, orders).query
+        right = (logits.argmax(-1) == tasks.query_labels.unsqueeze(1)).double()  # (t, P, Q)
+        by_image = right.view(*right.shape[:2], -1, tasks.way)  # (t, P, query, way)
+        parts = (by_image, by_image[:, :, ::2], by_image[:, :, 1::2])
+        yield torch.stack([100 * part.mean((-1, -2)) for part in parts], 1).cpu().numpy()
+
+
+def summarize(accuracies: NDArray[np.float64]) -> dict[str, Any]:
+    """Accuracies (tasks, 3, P) -> what a table and a figure show."""
+    scores, half, other = accuracies[:, 0], accuracies[:, 1], accuracies[:, 2]
+    by_position = [interval_cell(column) for column in -np.sort(-scores, 1).T]
+    best, worst, mean = scores.max(1), scores.min(1), scores.mean(1)
+    # Each half chooses once and scores once.
+    pairs = [(half, other), (other, half)]
+    chosen_best = np.mean([_at(score, by.argmax(1)) for by, score in pairs], 0)
+    chosen_worst = np.mean([_at(score, by.argmin(1)) for by, score in pairs], 0)
+    halves_mean = np.mean([half.mean(1), other.mean(1)], 0)
+    deviations = (scores - mean[:, None]).ravel()
+    edge = _BIN * (np.ceil(np.abs(deviations).max() / _BIN) + 0.5)
+    counts, edges = np.histogram(deviations, np.arange(-edge, edge + _BIN / 2, _BIN))
+    return {
+        "best": interval_cell(best),
+        "mean": interval_cell(mean),
+        "worst": interval_cell(worst),
+        "best_minus_worst": interval_cell(best - worst),
+        "held_out_best_minus_worst": interval_cell(chosen_best - chosen_worst),
+        "held_out_best_minus_mean": interval_cell(chosen_best - halves_mean),
+        "by_position": by_position,
+        "histogram": {"counts": counts.tolist(), "edges": edges.tolist()},
+    }
+
+
+def _at(scores: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+    return scores[np.arange(len(scores)), columns]
+
+
+def _repeats(test: MetaTest, orders: Tensor) -> dict[str, float]:
+    """Best minus worst of as many adaptations to the first tasks, all under one permutation."""
+    same = orders[:1].expand_as(orders)
+    numbers = range(min(test.tasks, _REPEATED_TASKS))
+    found = measure_permutations(adapting(test), test.loader, same, numbers)
+    scores = np.concatenate(list(found))[:, 0]
+    return interval_cell(scores.max(1) - scores.min(1))
+
+
+def _speed(test: MetaTest, orders: Tensor) -> dict[str, Any]:
+    """How fast the study was, and how much faster some permutations are together than in a loop."""
+    method = adapting(test)
+    copies = permuted_copies(test.loader.load([0]), orders[:_TIMED_PERMUTATIONS])
+    together, loop = [], []
+    predict(method, copies)  # what is set up only once is not timed
+    predict(method, copies[:1])
+    for _ in range(_TIMINGS):
+        started = time.perf_counter()
+        predict(method, copies)
+        together.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        for number in range(len(copies)):
+            predict(method, copies[number : number + 1])
+        loop.append(time.perf_counter() - started)
+    done = test.tasks_timed * len(orders)
+    return {
+        "adaptations_per_second": done / test.seconds if test.seconds else None,
+        "times_loop": float(np.median(loop) / np.median(together)),
+    }
+
+
+def _conclusion(data: dict[str, Any], tasks: int, orders: int) -> str:
+    sentences = []
+    for label, found in data.items():
+        spread, held_out = found["best_minus_worst"], found["held_out_best_minus_worst"]
+        repeats = found["repeats_best_minus_worst"]["mean"]
+        text = (
+            f"{label}: best minus worst of {orders} permutations {_points(spread)} over {tasks} "
+            "tasks"
+        )
+        if spread["mean"] > 0:
+            text += (
+                f", {_points(held_out)} where the choice is made on half of the queries and scored "
+                f"on the other half; {repeats:.2f} for as many repeats of one permutation"
+            )
+        sentences.append(text + ".")
+    return " ".join(sentences)
+
+
+def _points(cell: dict[str, float]) -> str:
+    return f"{cell['mean']:.2f} ± {cell['ci95']:.2f} points"

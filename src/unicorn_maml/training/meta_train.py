@@ -5,6 +5,7 @@ was interrupted at any moment and resumed ends with the same weights as one that
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,12 @@ def _loader(
     return TaskLoader(sampler, pixel_mean=pixels[0], pixel_std=pixels[1], device=device)
 
 
+def _norm(values: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    """The norm () of all numbers together; a head of zeros has none. A GPU is not waited for."""
+    squares = [value.detach().square().sum() for value in values if value is not None]
+    return torch.stack(squares).sum().sqrt() if squares else torch.zeros(())
+
+
 class _Trainer:
     """The state that an epoch changes."""
 
@@ -194,13 +201,14 @@ class _Trainer:
         rate = set_learning_rate(self.optimizer, settings, epoch)
         first_task = (epoch - 1) * settings.tasks_per_epoch
         all_tasks = settings.epochs * settings.tasks_per_epoch
-        losses, accuracies = [], []
+        losses, accuracies, gradients = [], [], []
         started = time.perf_counter()
         tasks = self._batch(first_task)
         for done in range(0, settings.tasks_per_epoch, settings.task_batch):
             start = first_task + done
             self.optimizer.zero_grad()
             step = add_meta_gradient(self.method, tasks, temperature=settings.temperature)
+            gradients.append(_norm([value.grad for value in self.method.head.parameters()]))
             self.optimizer.step()
             absorb_statistics(self.method, step)
             tasks = self._batch(start + settings.task_batch)  # while a GPU is at work
@@ -226,6 +234,8 @@ class _Trainer:
             "loss": float(np.mean(losses)),
             "accuracy": float(np.mean(accuracies)),
             "outer_lr": rate,
+            "head_norm": float(_norm(list(self.method.head.parameters()))),
+            "head_gradient_norm": float(torch.stack(gradients).mean()),
             "tasks_per_second": settings.tasks_per_epoch / (time.perf_counter() - started),
         }
 

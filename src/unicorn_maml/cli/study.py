@@ -1,0 +1,72 @@
+"""`unicorn-maml study NAME`: one analysis, its table, its figure and its conclusion."""
+
+import importlib
+from typing import Any
+
+from rich.table import Table
+
+from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.errors import StoppedError, UsageError
+from unicorn_maml.files import check_can_write, write_json
+from unicorn_maml.progress import OnProgress
+from unicorn_maml.reporting.progress import progress_bar
+
+__all__ = ["run_study", "study"]
+
+
+def study(settings: Any) -> None:
+    """Run a study, print its table and conclusion, and write it into its folder."""
+    check_can_write(settings.json)
+    with progress_bar(settings.study, notes) as update:
+        result = run_study(settings, update)
+    console.print(_table(result))
+    console.print(result["conclusion"])
+    console.print(f"Figure and numbers are in {settings.folder}.", soft_wrap=True)
+    if settings.json:
+        write_json(settings.json, result)
+
+
+def run_study(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
+    """Run a study and write its figure and numbers; study.json comes last, when all is done."""
+    from unicorn_maml.evaluation.meta_test import unfinished_file, write_result
+    from unicorn_maml.reporting.figures.draw import draw_study, write_figure
+    from unicorn_maml.studies.frame import STUDY_FILE
+
+    file = settings.folder / STUDY_FILE
+    for name, what in ((STUDY_FILE, "a finished study"), ("config.json", "a training run")):
+        if (settings.folder / name).is_file():
+            raise UsageError(f"{settings.folder} already holds {what}; choose another --out.")
+    check_can_write(file)
+    # One file for each study; only the one that is asked for is imported.
+    room = importlib.import_module(f"unicorn_maml.studies.{settings.study.replace('-', '_')}")
+    try:
+        result: dict[str, Any] = room.run(settings, on_progress)
+    except KeyboardInterrupt:
+        hint = "."
+        if unfinished_file(file).exists():
+            hint = f"; add --resume to continue the study in {settings.folder}."
+        elif settings.study == "heatmap":
+            hint = "; run the same command again to go on with the next cell."
+        raise StoppedError(f"Stopped{hint}") from None
+    write_figure(draw_study(result), settings.folder, settings.study)
+    write_result(file, result)
+    return result
+
+
+def _table(result: dict[str, Any]) -> Table:
+    columns, rows = result["table"]["columns"], result["table"]["rows"]
+    table = Table("", title=result["title"])
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(row["label"], *map(cell_text, row["cells"]))
+    return table
+
+
+def cell_text(cell: Any) -> str:
+    """A cell of a study's table, as it is shown."""
+    if isinstance(cell, dict):
+        return f"{cell['mean']:.2f} ± {cell['ci95']:.2f}"
+    if isinstance(cell, float):
+        return f"{cell:.3g}"
+    return "" if cell is None else str(cell)

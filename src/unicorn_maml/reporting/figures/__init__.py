@@ -1,0 +1,1 @@
+"""Figures of studies and runs, drawn from their JSON files alone."""

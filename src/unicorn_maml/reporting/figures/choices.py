@@ -1,0 +1,68 @@
+"""Accuracies of several choices, with intervals, and what each gains on the same tasks."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from unicorn_maml.reporting.figures.style import MUTED, color_of, new_figure
+
+__all__ = ["draw_choices"]
+
+
+def draw_choices(result: dict[str, Any]) -> Figure:
+    """A row for each choice, a point for each network; gains are printed beside."""
+    data = result["data"]
+    choices = list(next(iter(data.values())))
+    figure, grid = new_figure()
+    height = 0.5 * len(choices) * max(1, 0.7 * len(data)) + 1.1
+    figure.set_size_inches(7.6, max(2.4, height))
+    axes = grid[0][0]
+    for number, (label, found) in enumerate(data.items()):
+        color = color_of(label, list(data))
+        offset = (number - (len(data) - 1) / 2) * 0.3
+        for place, choice in enumerate(choices):
+            cell = found[choice]["accuracy"]
+            y = place + offset
+            axes.errorbar(
+                cell["mean"],
+                y,
+                xerr=cell["ci95"],
+                fmt="o",
+                color=color,
+                capsize=3,
+                label=label if place == 0 else None,
+            )
+            axes.annotate(
+                _note(found[choice]),
+                (1.02, y),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                color=color,
+                fontsize=9,
+            )
+    if any("gain" in cell for found in data.values() for cell in found.values()):
+        axes.annotate(
+            "difference, same tasks (points)",
+            (1.02, 1.02),
+            xycoords="axes fraction",
+            fontsize=9,
+            color=MUTED,
+            va="bottom",
+        )
+    axes.set_yticks(range(len(choices)), choices)
+    axes.set_ylim(len(choices) - 0.5, -0.5)
+    axes.set_xlabel("query accuracy (%), with 95% intervals")
+    if len(data) > 1:
+        figure.legend(loc="outside upper left", ncols=len(data))
+    return figure
+
+
+def _note(cell: dict[str, Any]) -> str:
+    if cell.get("diverged"):
+        return f"{cell['diverged']} tasks diverged"
+    if cell.get("trained"):
+        return "as trained"
+    gain = cell.get("gain")
+    if gain is None or gain["mean"] == gain["ci95"] == 0:
+        return ""
+    return f"{gain['mean']:+.2f} ± {gain['ci95']:.2f}"

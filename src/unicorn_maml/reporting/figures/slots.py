@@ -1,0 +1,68 @@
+"""Slots before adaptation, the head's size, and its course through meta-training."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from unicorn_maml.reporting.figures.style import color_of, new_figure
+
+__all__ = ["draw_slots"]
+
+_SMALLEST = 1e-12  # on the logarithmic axes, in the place of an exact zero
+
+
+def draw_slots(result: dict[str, Any]) -> Figure:
+    """Shares of the slots, norms, and norms by epoch where a log has them."""
+    data = result["data"]
+    with_history = any(found["history"]["epoch"] for found in data.values())
+    figure, grid = new_figure(3 if with_history else 2)
+    shares, norms = grid[0][:2]
+    width = 0.8 / len(data)
+    names = {"mean_norm": "mean of\nthe slots", "spread": "distance\nfrom it"}
+    names["meta_gradient_norm"] = "meta-\ngradient"
+    for number, (label, found) in enumerate(data.items()):
+        color = color_of(label, list(data))
+        shift = (number - (len(data) - 1) / 2) * width
+        cells = found["shares"]
+        shares.bar(
+            [slot + shift for slot in range(len(cells))],
+            [cell["mean"] for cell in cells],
+            width,
+            yerr=[cell["ci95"] for cell in cells],
+            capsize=2,
+            color=color,
+            label=label,
+        )
+        norms.bar(
+            [place + shift for place in range(len(names))],
+            [max(found[name], _SMALLEST) for name in names],
+            width,
+            color=color,
+            label=label,
+        )
+        if with_history and found["history"]["epoch"]:
+            history = found["history"]
+            for name, dashes in (("head_norm", "-"), ("head_gradient_norm", ":")):
+                values = [max(value, _SMALLEST) for value in history[name]]
+                what = "head" if name == "head_norm" else "its meta-gradient"
+                label_of_line = f"{label}: {what}"
+                grid[0][2].plot(
+                    history["epoch"], values, color=color, linestyle=dashes, label=label_of_line
+                )
+    shares.set_title("who wins before adaptation")
+    shares.set_xlabel("slot")
+    shares.set_ylabel("share of query images (%)")
+    shares.set_xticks(range(len(next(iter(data.values()))["shares"])))
+    shares.legend()
+    norms.set_title("the trained head")
+    norms.set_yscale("log")
+    norms.set_ylabel("norm")
+    norms.set_xticks(range(len(names)), list(names.values()))
+    if with_history:
+        course = grid[0][2]
+        course.set_title("through meta-training")
+        course.set_yscale("log")
+        course.set_xlabel("epoch")
+        course.set_ylabel("norm")
+        course.legend(fontsize=8)
+    return figure

@@ -1,0 +1,183 @@
+"""What the studies of trained networks have in common: tests on identical tasks, and one result.
+
+A study is a file with a function `run(settings, on_progress)` that returns a result: numbers for a
+table and a figure, with all that is needed to get them again, and a conclusion in words.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unicorn_maml.adaptation.plan import tasks_at_once
+from unicorn_maml.data.batches import TaskBatch, TaskLoader
+from unicorn_maml.devices import versions
+from unicorn_maml.errors import UsageError
+from unicorn_maml.evaluation.meta_test import MetaTest, prepare, run_all
+from unicorn_maml.intervals import Interval, mean_interval
+from unicorn_maml.methods.maml import MAML
+from unicorn_maml.models.heads import PerSlotHead
+from unicorn_maml.names import METHOD_NAMES
+from unicorn_maml.progress import OnProgress
+from unicorn_maml.settings import EvaluateSettings, StudySettings, to_json
+from unicorn_maml.training.checkpoint import load_checkpoint
+
+__all__ = [
+    "FORMAT",
+    "STUDY_FILE",
+    "adapting",
+    "batches",
+    "interval_cell",
+    "labels",
+    "per_slot",
+    "run_tests",
+    "signed",
+    "study_result",
+    "tests_of",
+    "values_of",
+    "wide_batches",
+]
+
+STUDY_FILE = "study.json"
+FORMAT = "unicorn-maml study 1"
+
+
+def tests_of(settings: StudySettings, **changes: Any) -> list[MetaTest]:
+    """A test of each checkpoint with these changes to its settings, all on the same tasks."""
+    common = {field.name for field in fields(EvaluateSettings)}
+    asked = {name: getattr(settings, name) for name in common if hasattr(settings, name)}
+    asked |= {"json": None, "resume": False, **changes}
+    checkpoints = [load_checkpoint(path) for path in settings.checkpoints]
+    return [
+        prepare(
+            checkpoint,
+            EvaluateSettings(**{**asked, "checkpoint": checkpoint.folder}),
+            checkpoints[0].settings,
+        )
+        for checkpoint in checkpoints
+    ]
+
+
+def run_tests(
+    settings: StudySettings, tests: list[MetaTest], on_progress: OnProgress | None
+) -> None:
+    """Run the tests; an interrupt keeps finished tasks beside the study's file, for --resume."""
+    run_all(tests, settings.folder / STUDY_FILE, on_progress, resume=settings.resume)
+
+
+def adapting(test: MetaTest) -> MAML:
+    """The method of a test that must have an inner loop."""
+    if not isinstance(test.method, MAML):
+        raise UsageError(
+            f"{test.record['checkpoint']} is a pre-trained backbone, which adapts nothing; this "
+            "study needs a meta-trained checkpoint."
+        )
+    return test.method
+
+
+def per_slot(test: MetaTest) -> MAML:
+    """The method of a test whose head must have slots that start differently."""
+    method = adapting(test)
+    if type(method.head) is not PerSlotHead:
+        raise UsageError(
+            f"{test.record['checkpoint']} was trained with one vector for all slots: they start "
+            "alike, every permutation gives the same answer and there is nothing to mend. This "
+            "study needs a checkpoint of MAML."
+        )
+    return method
+
+
+def batches(
+    method: MAML, loader: TaskLoader, numbers: Sequence[int], *, copies: int = 1
+) -> Iterator[TaskBatch]:
+    """Tasks in such batches that `copies` of each fit into one call."""
+    if numbers:
+        at_once = max(1, method.tasks_at_once(loader.load(numbers[:1])) // copies)
+        for start in range(0, len(numbers), at_once):
+            yield loader.load(numbers[start : start + at_once])
+
+
+def wide_batches(method: MAML, tasks: TaskBatch) -> Iterator[TaskBatch]:
+    """Parts of a batch for one wide network, which is how tasks run whose steps are watched."""
+    images = tasks.query_images.shape[1]
+    at_once = tasks_at_once(method.backbone, tasks.support_images, more_images=images)
+    for start in range(0, len(tasks), at_once):
+        yield tasks[start : start + at_once]
+
+
+def values_of(test: MetaTest) -> NDArray[np.float64]:
+    """What was measured, (tasks, ...)."""
+    return np.array(test.per_task, np.float64)
+
+
+def labels(tests: list[MetaTest]) -> list[str]:
+    """The methods' names; if two tests have the same, the folders are added."""
+    names = [METHOD_NAMES[test.record["method"]] for test in tests]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name} ({_short(test)})" for name, test in zip(names, tests, strict=True)]
+
+
+def _short(test: MetaTest) -> str:
+    folder = str(test.record["checkpoint"])
+    return folder.removesuffix("/best").removesuffix("/last").rsplit("/", 1)[-1]
+
+
+def interval_cell(values: ArrayLike) -> dict[str, float]:
+    """A mean and its interval, as a cell of a table."""
+    return vars(mean_interval(values))
+
+
+def study_result(
+    settings: Any,
+    tests: list[MetaTest],
+    *,
+    title: str,
+    conclusion: str,
+    columns: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[Any]]],
+    data: dict[str, Any],
+) -> dict[str, Any]:
+    """The record of a study.
+
+    Rows are labels and cells; a cell is an interval (`interval_cell`), a number, a text, or None.
+    `data` is what the figure is drawn from.
+    """
+    return {
+        "format": FORMAT,
+        "study": settings.study,
+        "title": title,
+        "conclusion": conclusion,
+        "table": {
+            "columns": list(columns),
+            "rows": [{"label": label, "cells": list(cells)} for label, cells in rows],
+        },
+        "data": data,
+        "command": _command(settings),
+        "settings": to_json(settings),
+        "tests": [{**test.record, "tasks": len(test.per_task)} for test in tests],
+        "seconds": sum(test.seconds for test in tests),
+        "device": tests[0].result()["device"] if tests else None,
+        "versions": versions(),
+    }
+
+
+def _command(settings: Any) -> str:
+    """The command line that repeats the study: arguments, and what differs from the defaults."""
+    words, options = ["unicorn-maml", "study", settings.study], []
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.default is MISSING:
+            words += [str(each) for each in (value if isinstance(value, list) else [value])]
+        elif value != field.default and field.name not in ("json", "resume"):
+            name = f"--{field.name.replace('_', '-')}"
+            options += [name] if value is True else [name, str(value)]
+    return shlex.join([*words, *options])
+
+
+def signed(interval: Interval) -> str:
+    """A difference in points."""
+    return f"{interval.mean:+.2f} ± {interval.ci95:.2f}"

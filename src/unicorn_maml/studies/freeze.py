@@ -1,0 +1,62 @@
+"""Accuracy along the inner steps, with the backbone adapted or frozen."""
+
+from functools import partial
+from typing import Any
+
+from unicorn_maml.intervals import mean_interval
+from unicorn_maml.progress import OnProgress
+from unicorn_maml.settings import FreezeSettings
+from unicorn_maml.studies.frame import (
+    adapting,
+    interval_cell,
+    labels,
+    run_tests,
+    signed,
+    study_result,
+    tests_of,
+    values_of,
+)
+from unicorn_maml.studies.steps import QUERY, curve, measure_steps
+
+__all__ = ["run"]
+
+_PARTS = {"all": "backbone adapted", "head": "backbone frozen"}
+
+
+def run(settings: FreezeSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
+    """Follow the same tasks twice: all parameters adapt, or the head alone."""
+    tests = {part: tests_of(settings, adapt=part) for part in _PARTS}
+    every = [test for part in _PARTS for test in tests[part]]
+    for test in every:
+        test.measure = partial(measure_steps, adapting(test), test.loader)
+    run_tests(settings, every, on_progress)
+    names = labels(tests["all"])
+    data, sentences, gains = {}, [], []
+    for number, label in enumerate(names):
+        curves = {text: curve(tests[part][number]) for part, text in _PARTS.items()}
+        adapted, frozen = (values_of(tests[part][number])[:, QUERY] for part in _PARTS)
+        # each at its own best step, as a user would choose it
+        steps = [found["best_step"] for found in curves.values()]
+        gain = adapted[:, steps[0]] - frozen[:, steps[1]]
+        data[label] = curves
+        gains.append(interval_cell(gain))
+        sentences.append(
+            f"{label}: adapting the backbone changes accuracy by {signed(mean_interval(gain))} "
+            f"points, each at its best step ({steps[0]} adapted, {steps[1]} frozen)."
+        )
+    return study_result(
+        settings,
+        every,
+        title="The backbone adapted or frozen",
+        conclusion=" ".join(sentences),
+        columns=names,
+        rows=[
+            (
+                f"{text}, at its best step (%)",
+                [data[label][text]["query"][data[label][text]["best_step"]] for label in names],
+            )
+            for text in _PARTS.values()
+        ]
+        + [("adapted minus frozen, same tasks (points)", gains)],
+        data=data,
+    )

@@ -1,0 +1,179 @@
+"""Accuracy over a grid of inner steps and inner learning rates, each cell trained on its own."""
+
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import fields, replace
+from multiprocessing import get_context
+from typing import Any
+
+import torch
+import yaml
+
+from unicorn_maml.devices import choose_device, describe_device
+from unicorn_maml.errors import DivergedError, FileError, UsageError
+from unicorn_maml.evaluation.meta_test import evaluate
+from unicorn_maml.files import read_object, write_json
+from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES
+from unicorn_maml.progress import OnProgress
+from unicorn_maml.settings import EvaluateSettings, HeatmapSettings, TrainSettings
+from unicorn_maml.studies.frame import study_result
+from unicorn_maml.training.meta_train import meta_train
+
+__all__ = ["run"]
+
+Cell = dict[str, Any]  # inner_steps, inner_lr, and accuracy with ci95, or diverged
+
+
+def run(settings: HeatmapSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
+    """Train and test every cell that is not finished yet, and find the best one."""
+    recipe = _recipe(settings)
+    grid = [(steps, rate) for steps in settings.step_counts for rate in settings.learning_rates]
+    runs = [_cell_settings(recipe, settings, steps, rate) for steps, rate in grid]
+    started = time.perf_counter()
+    cells = _run_all(runs, settings, on_progress)
+    finished = [cell for cell in cells if "accuracy" in cell]
+    if not finished:
+        raise DivergedError("No cell of the grid could be trained; take smaller --rates.")
+    best = max(finished, key=lambda cell: float(cell["accuracy"]))
+    shorter = f", {settings.budget:.0%} of the recipe's epochs" if settings.budget < 1 else ""
+    what = (
+        f"{METHOD_NAMES[recipe.method]}, {BACKBONE_NAMES[recipe.backbone]}, "
+        f"{recipe.way}-way {recipe.shot}-shot"
+    )
+    diverged = len(cells) - len(finished)
+    result = study_result(
+        settings,
+        [],
+        title=f"Inner steps and inner learning rate: {what}{shorter}",
+        conclusion=(
+            f"{what}: best with {best['inner_steps']} inner steps at {best['inner_lr']:g}, "
+            f"{best['accuracy']:.2f} ± {best['ci95']:.2f}% on {settings.tasks} novel tasks"
+            + _over_five(finished, best)
+            + f"; {runs[0].epochs} epochs of {recipe.tasks_per_epoch} tasks for each cell{shorter}"
+            + (f"; {diverged} of {len(cells)} cells diverged." if diverged else ".")
+        ),
+        columns=[f"rate {rate:g}" for rate in settings.learning_rates],
+        rows=[
+            (
+                f"{steps} steps (%)",
+                [_table_cell(cell) for cell in cells if cell["inner_steps"] == steps],
+            )
+            for steps in settings.step_counts
+        ],
+        data={"cells": cells, "best": best, "method": METHOD_NAMES[recipe.method]},
+    )
+    tested = next(cell["test"] for cell in cells if "test" in cell)
+    result["tests"] = [{name: value for name, value in tested.items() if name not in _VARIED}]
+    result["seconds"] = time.perf_counter() - started
+    result["device"] = describe_device(choose_device(settings.device))
+    return result
+
+
+_VARIED = {"inner_steps", "trained_steps", "inner_lr", "checkpoint", "weights_sha256"}
+
+
+def _over_five(finished: list[Cell], best: Cell) -> str:
+    """How much the best cell has over the best one with few steps, the usual choice."""
+    few = [cell for cell in finished if cell["inner_steps"] <= 5]
+    if not few or best["inner_steps"] <= 5:
+        return ""
+    usual = max(few, key=lambda cell: float(cell["accuracy"]))
+    return f" ({usual['accuracy']:.2f}% is the best with at most 5 steps)"
+
+
+def _table_cell(cell: Cell) -> Any:
+    if "accuracy" in cell:
+        return {"mean": cell["accuracy"], "ci95": cell["ci95"]}
+    return "diverged"
+
+
+def _recipe(settings: HeatmapSettings) -> TrainSettings:
+    """The settings of a training run, or of a configuration file."""
+    file = settings.recipe
+    if file.is_dir():
+        file = file / "config.json"
+    if not file.is_file():
+        raise UsageError(
+            f"There is no run folder or configuration {settings.recipe}; name one that says how to "
+            "train."
+        )
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        names = {field.name for field in fields(TrainSettings)}
+        known = {str(key).replace("-", "_"): value for key, value in dict(values).items()}
+        unknown = known.keys() - names
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise FileError(f"{file} is neither YAML nor JSON with options of `train`.") from error
+    if unknown:
+        raise UsageError(f"{file} has {sorted(unknown)[0]!r}, which is no option of `train`.")
+    return TrainSettings(**known)
+
+
+def _cell_settings(
+    recipe: TrainSettings, settings: HeatmapSettings, steps: int, rate: float
+) -> TrainSettings:
+    folder = settings.folder / "cells" / f"{steps}-steps-rate-{rate:g}"
+    return replace(
+        recipe,
+        inner_steps=steps,
+        inner_lr=rate,
+        epochs=max(1, round(recipe.epochs * settings.budget)),
+        device=settings.device,
+        out=folder,
+        resume=(folder / "config.json").is_file(),
+    )
+
+
+def _run_all(
+    runs: list[TrainSettings], settings: HeatmapSettings, on_progress: OnProgress | None
+) -> list[Cell]:
+    """All cells, one after another or in processes."""
+    cells: dict[int, Cell] = {}
+
+    def note(number: int, cell: Cell) -> None:
+        cells[number] = cell
+        if on_progress:
+            scores = [float(each["accuracy"]) for each in cells.values() if "accuracy" in each]
+            on_progress(len(cells), len(runs), {"best": max(scores)} if scores else {})
+
+    if settings.workers == 1:
+        for number, each in enumerate(runs):
+            note(number, _run_cell(each, settings.tasks))
+    else:
+        threads = max(1, torch.get_num_threads() // settings.workers)
+        with ProcessPoolExecutor(
+            settings.workers,
+            get_context("spawn"),
+            initializer=torch.set_num_threads,
+            initargs=(threads,),
+        ) as pool:
+            waiting = {
+                pool.submit(_run_cell, each, settings.tasks): number
+                for number, each in enumerate(runs)
+            }
+            for done in as_completed(waiting):
+                note(waiting[done], done.result())
+    return [cells[number] for number in range(len(runs))]
+
+
+def _run_cell(training: TrainSettings, tasks: int) -> Cell:
+    """Train and test one cell, or take what an earlier call has found."""
+    place = {"inner_steps": training.inner_steps, "inner_lr": training.inner_lr}
+    file = training.folder / "test.json"
+    if file.is_file():
+        earlier = read_object(file)
+        if earlier.get("tasks") == tasks or earlier.get("diverged"):
+            return dict(earlier)
+    try:
+        meta_train(training)
+        asked = EvaluateSettings(
+            checkpoint=training.folder, tasks=tasks, device=training.device, seed=training.seed
+        )
+        test = evaluate(asked)
+    except DivergedError:
+        cell: Cell = {**place, "diverged": True}
+    else:
+        cell = {**place, "accuracy": test["accuracy"], "ci95": test["ci95"], "tasks": tasks}
+        cell["test"] = {name: value for name, value in test.items() if name != "per_task"}
+    write_json(file, cell)
+    return cell

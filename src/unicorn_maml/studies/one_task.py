@@ -1,0 +1,86 @@
+"""One task under all permutations, along the inner steps: support and query accuracy of each."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unicorn_maml.data.batches import TaskLoader
+from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.permutations import permuted_copies
+from unicorn_maml.progress import OnProgress
+from unicorn_maml.settings import OneTaskSettings
+from unicorn_maml.studies.frame import (
+    adapting,
+    labels,
+    run_tests,
+    study_result,
+    tests_of,
+    values_of,
+    wide_batches,
+)
+from unicorn_maml.studies.permutations import orders_for
+from unicorn_maml.studies.steps import QUERY, SUPPORT, follow_steps
+
+__all__ = ["run"]
+
+
+def run(settings: OneTaskSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
+    """Follow every permutation of one task."""
+    tests = tests_of(settings)
+    orders = orders_for(settings, tests[0])
+    for test in tests:
+        test.record |= {"permutations": len(orders), "task": settings.task}
+        test.measure = partial(_measure, adapting(test), test.loader, orders, settings.task)
+    run_tests(settings, tests, on_progress)
+    data = {}
+    for label, test in zip(labels(tests), tests, strict=True):
+        curves = values_of(test)[0]  # (P, 3, M + 1)
+        data[label] = {"support": curves[:, SUPPORT].tolist(), "query": curves[:, QUERY].tolist()}
+    return study_result(
+        settings,
+        tests,
+        title=f"Task {settings.task} under {len(orders)} label permutations, step by step",
+        conclusion=" ".join(_sentence(label, found) for label, found in data.items()),
+        columns=list(data),
+        rows=[
+            (text, [_range(found[part], step) for found in data.values()])
+            for part, text, step in (
+                ("query", "query accuracy before adaptation (%)", 0),
+                ("query", "query accuracy after the last step (%)", -1),
+                ("support", "support accuracy before adaptation (%)", 0),
+                ("support", "support accuracy after the last step (%)", -1),
+            )
+        ],
+        data=data,
+    )
+
+
+def _measure(
+    method: MAML, loader: TaskLoader, orders: Tensor, task: int, _numbers: Sequence[int]
+) -> Iterator[NDArray[np.float64]]:
+    """Support accuracy, query accuracy and whether all is finite (1, P, 3, M + 1)."""
+    copies = permuted_copies(loader.load([task]), orders)
+    parts = [follow_steps(method, part) for part in wide_batches(method, copies)]
+    yield np.concatenate(parts)[None]
+
+
+def _range(curves: list[list[float]], step: int) -> str:
+    values = [curve[step] for curve in curves]
+    return f"{min(values):.1f} to {max(values):.1f}"
+
+
+def _sentence(label: str, found: dict[str, Any]) -> str:
+    support = np.array(found["support"])
+    fitted = np.flatnonzero((support == 100).all(0))
+    text = (
+        f"{label}: query accuracy of the permutations is {_range(found['query'], 0)}% before "
+        f"adaptation and {_range(found['query'], -1)}% after {support.shape[1] - 1} steps"
+    )
+    if len(fitted):
+        return f"{text}; all of them fit the support set after {fitted[0]} steps."
+    fitting = 100 * float((support[:, -1] == 100).mean())
+    return f"{text}; {fitting:.0f}% of them fit the whole support set at the end."
