@@ -9,6 +9,8 @@ import torch
 
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore, StoredClass, write_store
+from unicorn_maml.settings import TrainSettings
+from unicorn_maml.training.meta_train import meta_train
 
 # Two test processes share two cores; sub-processes inherit this through the environment.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -30,6 +32,31 @@ def glyphs(_own_cache) -> ImageStore:
 def small_store(tmp_path_factory: pytest.TempPathFactory) -> ImageStore:
     """24 classes of 16x16 grey images, unequal class sizes, easy to tell apart."""
     return make_store(tmp_path_factory.mktemp("stores") / "small")
+
+
+@pytest.fixture(scope="session")
+def trained(small_store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A short run of each method on the small store: 3 ways, 1 shot, 2 inner steps."""
+    folder = tmp_path_factory.mktemp("trained")
+    for method in ("maml", "unicorn"):
+        meta_train(
+            TrainSettings(
+                store=str(small_store.folder),
+                out=folder / method,
+                method=method,
+                width=8,
+                way=3,
+                query=3,
+                inner_steps=2,
+                epochs=2,
+                tasks_per_epoch=8,
+                task_batch=4,
+                validation_tasks=2,
+                outer_optimizer="adam",
+                device="cpu",
+            )
+        )
+    return {"maml": folder / "maml", "unicorn": folder / "unicorn"}
 
 
 def make_store(

@@ -4,6 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from unicorn_maml.data.batches import TaskBatch
+from unicorn_maml.methods.maml import MAML
+from unicorn_maml.models.convnet4 import ConvNet4
+from unicorn_maml.models.heads import PerSlotHead
+from unicorn_maml.settings import AdaptationSettings
 
 SIZE = 16
 
@@ -35,3 +39,11 @@ class MLP(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.out(torch.tanh(self.hidden(images.flatten(1))))
+
+
+def small_maml(head: type = PerSlotHead, way: int = 3, **settings) -> MAML:
+    torch.manual_seed(0)
+    backbone = ConvNet4(channels=2, size=16, width=4)
+    options = {"inner_steps": 2, "inner_lr": 0.1, "normalization": "support", **settings}
+    first = PerSlotHead(4, way) if head is PerSlotHead else head(4)
+    return MAML(backbone, first, AdaptationSettings(**options)).double()

@@ -21,6 +21,7 @@ __all__ = [
     "sha256_of",
     "sibling",
     "write_json",
+    "write_text",
 ]
 
 
@@ -47,12 +48,16 @@ def check_can_write(path: Path | None) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON; the file appears complete or not at all."""
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text; the file appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = sibling(path, ".new")
     try:
         with unfinished.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1)
-            file.write("\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)

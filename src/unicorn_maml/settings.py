@@ -610,12 +610,13 @@ class HeatmapSettings(_OutputSettings):
     rates: Annotated[str, "inner learning rates, separated by commas"] = "0.001,0.01,0.1,1"
     budget: Annotated[float, "share of the recipe's epochs that each cell is trained for"] = 1.0
     tasks: Annotated[int, "novel tasks that each cell is tested on"] = 200
+    query: Annotated[int, _QUERY + " in these tasks"] = 15
     workers: Annotated[int, "cells that run at the same time, each in a process"] = 1
     device: Annotated[str, _DEVICE] = "auto"
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_numbers(self, at_least={"tasks": 1, "workers": 1})
+        check_numbers(self, at_least={"tasks": 1, "query": 1, "workers": 1})
         require(0 < self.budget <= 1, f"--budget must be in 0..1, not {self.budget}.")
         _ = self.step_counts, self.learning_rates
 

@@ -13,12 +13,12 @@ from tasks import SIZE, random_tasks
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import UsageError
 from unicorn_maml.methods.maml import MAML
+from unicorn_maml.methods.permutations import all_orders, permuted_copies
 from unicorn_maml.methods.scoring import accuracy_percent, predict
 from unicorn_maml.methods.unicorn import UnicornMAML
 from unicorn_maml.models.convnet4 import ConvNet4
 from unicorn_maml.models.heads import AverageHead, PerSlotHead, SharedHead, ZeroHead
 from unicorn_maml.settings import AdaptationSettings
-from unicorn_maml.studies.permutations import permuted_copies
 
 few = settings(max_examples=12, deadline=None)
 ways, shots, seeds = st.integers(2, 5), st.integers(1, 3), st.integers(0, 2**16)
@@ -64,7 +64,7 @@ def test_maml_outputs_do_not_permute_when_labels_permute():
 
 def test_all_permutations_of_a_task_get_one_accuracy_from_unicorn_and_several_from_maml():
     tasks = random_tasks(1, way=4, query=5)
-    copies = permuted_copies(tasks)
+    copies = permuted_copies(tasks, all_orders(4))
     assert len(copies) == 24
     assert {tuple(row) for row in copies.support_labels[:, :4].tolist()} == set(
         permutations(range(4))

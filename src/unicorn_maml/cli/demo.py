@@ -7,24 +7,48 @@ import numpy as np
 from rich.table import Table
 
 from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.cli.report import report
+from unicorn_maml.cli.study import run_study
 from unicorn_maml.errors import StoppedError
-from unicorn_maml.files import check_can_write, write_json
+from unicorn_maml.files import check_can_write, read_object, write_json
 from unicorn_maml.intervals import Interval, mean_interval
+from unicorn_maml.names import METHOD_NAMES
 from unicorn_maml.reporting.progress import progress_bar
-from unicorn_maml.settings import DemoSettings, EvaluateSettings, MethodName, TrainSettings
+from unicorn_maml.settings import (
+    ChanceSettings,
+    DemoSettings,
+    EvaluateSettings,
+    MethodName,
+    PermutationsSettings,
+    ReportSettings,
+    SlotsSettings,
+    StepsSettings,
+    TrainSettings,
+    to_json,
+)
 
 __all__ = ["demo"]
 
-_NAMES: dict[MethodName, str] = {"maml": "MAML", "unicorn": "UNICORN-MAML"}
+_METHODS: tuple[MethodName, ...] = ("maml", "unicorn")
+_STUDY_TASKS = 20  # of the studies that only the report shows
+_STUDY_STEPS = 10
 
 
 def demo(settings: DemoSettings) -> None:
     """Train both methods on the same tasks, test both on the same tasks, print one table."""
     check_can_write(settings.json)
     try:
-        results = {method: _train_and_test(method, settings) for method in _NAMES}
+        results = {method: _train_and_test(method, settings) for method in _METHODS}
+        spreads = _studies(settings)
     except KeyboardInterrupt:
         raise StoppedError("Stopped; run the demo again to go on from the last epoch.") from None
+    for method in _METHODS:
+        spread = spreads[METHOD_NAMES[method]]["best_minus_worst"]
+        results[method] |= {
+            "permutation_tasks": settings.permutation_tasks,
+            "best_minus_worst": spread["mean"],
+            "best_minus_worst_ci95": spread["ci95"],
+        }
     difference = mean_interval(
         np.subtract(results["unicorn"]["per_task"], results["maml"]["per_task"])
     )
@@ -38,16 +62,51 @@ def demo(settings: DemoSettings) -> None:
     if settings.json:
         paired = {"difference": difference.mean, "difference_ci95": difference.ci95}
         write_json(settings.json, {**results, **paired})
+    names = (*_METHODS, "permutations", "steps", "slots", "chance")
+    page = settings.out / "report.html"
+    report(ReportSettings(runs=[settings.out / name for name in names], out=page))
+
+
+def _studies(settings: DemoSettings) -> dict[str, Any]:
+    """Run the studies that the report shows; return the numbers of `permutations`."""
+    out = settings.out
+    shared: dict[str, Any] = {
+        "checkpoints": [out / method for method in _METHODS],
+        "seed": settings.seed,
+        "device": settings.device,
+    }
+    tasks, steps = _STUDY_TASKS, _STUDY_STEPS
+    for asked in (
+        ChanceSettings(out=out / "chance"),
+        SlotsSettings(**shared, out=out / "slots", tasks=tasks),
+        StepsSettings(**shared, out=out / "steps", tasks=tasks, inner_steps=steps),
+        PermutationsSettings(**shared, out=out / "permutations", tasks=settings.permutation_tasks),
+    ):
+        result = _study(asked)
+    numbers: dict[str, Any] = result["data"]
+    return numbers
+
+
+def _study(settings: Any) -> dict[str, Any]:
+    """Run a study, or take the one that an earlier demo has made with the same settings."""
+    file = settings.folder / "study.json"
+    if file.is_file():
+        earlier = read_object(file)
+        if earlier.get("settings") == to_json(settings):
+            return earlier
+        file.unlink()
+    with progress_bar(settings.study, notes) as update:
+        return run_study(settings, update)
 
 
 def _table(
     results: dict[MethodName, dict[str, Any]], difference: Interval, settings: DemoSettings
 ) -> Table:
     title = f"ConvNet-4 on glyphs, 5-way 1-shot, {settings.tasks} novel tasks"
-    table = Table("", *_NAMES.values(), title=title)
+    table = Table("", *(METHOD_NAMES[method] for method in _METHODS), title=title)
 
     def row(label: str, name: str) -> None:
-        cells = (Interval(results[m][name], results[m][f"{name}_ci95"]) for m in _NAMES)
+        cells = (Interval(results[m][name], results[m][f"{name}_ci95"]) for m in _METHODS)
         table.add_row(label, *map(str, cells))
 
     row("accuracy (%)", "accuracy")
@@ -82,11 +141,10 @@ def _train_settings(method: MethodName, settings: DemoSettings) -> TrainSettings
 
 def _train_and_test(method: MethodName, settings: DemoSettings) -> dict[str, Any]:
     from unicorn_maml.evaluation.meta_test import prepare
-    from unicorn_maml.studies.permutations import iterate_permutation_accuracies
     from unicorn_maml.training.checkpoint import load_checkpoint
     from unicorn_maml.training.meta_train import meta_train
 
-    name = _NAMES[method]
+    name = METHOD_NAMES[method]
     with progress_bar(f"{name} training", notes) as update:
         run = meta_train(_train_settings(method, settings), update)
     checkpoint = load_checkpoint(run.folder)
@@ -99,20 +157,11 @@ def _train_and_test(method: MethodName, settings: DemoSettings) -> dict[str, Any
         test.run(update)
     with progress_bar(f"{name} without adaptation", notes) as update:
         before.run(update)
-    spreads = []
-    numbers = range(settings.permutation_tasks)
-    with progress_bar(f"{name} permutations", notes) as update:
-        for scores in iterate_permutation_accuracies(test.method, test.loader, numbers):
-            spreads.append(float(scores.max() - scores.min()))
-            update(len(spreads), len(numbers), {"spread": float(np.mean(spreads))})
-    unadapted, spread = mean_interval(before.per_task), mean_interval(spreads)
+    unadapted = mean_interval(before.per_task)
     result = test.result()
     return {
         **result,
         "accuracy_ci95": result["ci95"],
         "accuracy_before": unadapted.mean,
         "accuracy_before_ci95": unadapted.ci95,
-        "permutation_tasks": len(spreads),
-        "best_minus_worst": spread.mean,
-        "best_minus_worst_ci95": spread.ci95,
     }

@@ -16,6 +16,7 @@ from unicorn_maml.cli.bench import bench
 from unicorn_maml.cli.data import data_prepare, data_show
 from unicorn_maml.cli.demo import demo
 from unicorn_maml.cli.options import add_command
+from unicorn_maml.cli.report import report
 from unicorn_maml.cli.results import results_add, results_table_command
 from unicorn_maml.cli.study import study
 from unicorn_maml.errors import UnicornError
@@ -31,6 +32,7 @@ from unicorn_maml.settings import (
     ExportSettings,
     ModelsSettings,
     PretrainSettings,
+    ReportSettings,
     ResultsAddSettings,
     ResultsTableSettings,
     TrainSettings,
@@ -127,6 +129,13 @@ add_command(
     "--out stores/mini",
 )
 add_command(data, "show", DataShowSettings, data_show)
+add_command(
+    app,
+    "report",
+    ReportSettings,
+    report,
+    epilog="Example: unicorn-maml report runs/demo/maml runs/study-permutations --out report.html",
+)
 for each in STUDIES:
     add_command(studies, each.study, each, study)
 

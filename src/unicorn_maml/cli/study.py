@@ -9,6 +9,8 @@ from unicorn_maml.cli.commands import console, notes
 from unicorn_maml.errors import StoppedError, UsageError
 from unicorn_maml.files import check_can_write, write_json
 from unicorn_maml.progress import OnProgress
+from unicorn_maml.reporting.cells import cell_text
+from unicorn_maml.reporting.paper import paper_numbers, paper_text
 from unicorn_maml.reporting.progress import progress_bar
 
 __all__ = ["run_study", "study"]
@@ -21,6 +23,8 @@ def study(settings: Any) -> None:
         result = run_study(settings, update)
     console.print(_table(result))
     console.print(result["conclusion"])
+    for entry in paper_numbers(result):
+        console.print(f"The paper, {entry['where']}: {entry['label']}: {paper_text(entry)}.")
     console.print(f"Figure and numbers are in {settings.folder}.", soft_wrap=True)
     if settings.json:
         write_json(settings.json, result)
@@ -61,12 +65,3 @@ def _table(result: dict[str, Any]) -> Table:
     for row in rows:
         table.add_row(row["label"], *map(cell_text, row["cells"]))
     return table
-
-
-def cell_text(cell: Any) -> str:
-    """A cell of a study's table, as it is shown."""
-    if isinstance(cell, dict):
-        return f"{cell['mean']:.2f} ± {cell['ci95']:.2f}"
-    if isinstance(cell, float):
-        return f"{cell:.3g}"
-    return "" if cell is None else str(cell)

@@ -20,12 +20,12 @@ from unicorn_maml.methods.build import METHODS
 from unicorn_maml.methods.features import extract_features
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.method import Method
+from unicorn_maml.methods.remedies import RemediedMAML
 from unicorn_maml.methods.scoring import (
     iterate_accuracies,
     iterate_feature_accuracies,
     iterate_leaking_accuracies,
 )
-from unicorn_maml.methods.remedies import RemediedMAML
 from unicorn_maml.models.heads import PerSlotHead
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import (
@@ -211,8 +211,9 @@ def prepare(
 def _remedied(method: Method, remedy: Remedy, checkpoint: Checkpoint) -> RemediedMAML:
     if not isinstance(method, MAML) or type(method.head) is not PerSlotHead:
         raise UsageError(
-            f"--remedy is for heads whose slots start differently, but those of "
-            f"{checkpoint.folder} start alike here: every permutation gives the same answer. Leave --remedy out."
+            "--remedy is for heads whose slots start differently, but those of "
+            f"{checkpoint.folder} start alike here: every permutation gives the same answer. Leave "
+            "--remedy out."
         )
     return RemediedMAML(method, remedy)
 

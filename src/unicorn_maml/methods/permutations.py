@@ -57,7 +57,7 @@ def sampled_orders(way: int, count: int, seed: int) -> Tensor:
 
 
 def rotations(way: int) -> Tensor:
-    """The N orders (N, N) that move all classes by the same number of slots, the given one first."""
+    """The N orders (N, N) that move all classes by as many slots, the given one first."""
     slots = torch.arange(way)
     return (slots[None, :] + slots[:, None]) % way
 

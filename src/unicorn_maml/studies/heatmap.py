@@ -138,7 +138,7 @@ def _run_all(
 
     if settings.workers == 1:
         for number, each in enumerate(runs):
-            note(number, _run_cell(each, settings.tasks))
+            note(number, _run_cell(each, settings))
     else:
         threads = max(1, torch.get_num_threads() // settings.workers)
         with ProcessPoolExecutor(
@@ -148,32 +148,37 @@ def _run_all(
             initargs=(threads,),
         ) as pool:
             waiting = {
-                pool.submit(_run_cell, each, settings.tasks): number
-                for number, each in enumerate(runs)
+                pool.submit(_run_cell, each, settings): number for number, each in enumerate(runs)
             }
             for done in as_completed(waiting):
                 note(waiting[done], done.result())
     return [cells[number] for number in range(len(runs))]
 
 
-def _run_cell(training: TrainSettings, tasks: int) -> Cell:
+def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
     """Train and test one cell, or take what an earlier call has found."""
     place = {"inner_steps": training.inner_steps, "inner_lr": training.inner_lr}
     file = training.folder / "test.json"
     if file.is_file():
         earlier = read_object(file)
-        if earlier.get("tasks") == tasks or earlier.get("diverged"):
-            return dict(earlier)
+        asked = (settings.tasks, settings.query)
+        if earlier.get("diverged") or (earlier.get("tasks"), earlier.get("query")) == asked:
+            return earlier
     try:
         meta_train(training)
-        asked = EvaluateSettings(
-            checkpoint=training.folder, tasks=tasks, device=training.device, seed=training.seed
+        test = evaluate(
+            EvaluateSettings(
+                checkpoint=training.folder,
+                tasks=settings.tasks,
+                query=settings.query,
+                device=training.device,
+                seed=training.seed,
+            )
         )
-        test = evaluate(asked)
     except DivergedError:
         cell: Cell = {**place, "diverged": True}
     else:
-        cell = {**place, "accuracy": test["accuracy"], "ci95": test["ci95"], "tasks": tasks}
-        cell["test"] = {name: value for name, value in test.items() if name != "per_task"}
+        kept = {name: test[name] for name in ("accuracy", "ci95", "tasks", "query")}
+        cell = {**place, **kept, "test": {k: v for k, v in test.items() if k != "per_task"}}
     write_json(file, cell)
     return cell

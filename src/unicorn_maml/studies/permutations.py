@@ -43,7 +43,7 @@ from unicorn_maml.studies.frame import (
 
 __all__ = ["measure_permutations", "orders_for", "run", "summarize"]
 
-_REPEATED_TASKS = 20  # that are solved again and again under one permutation
+_REPEATED_SHARE, _MOST_REPEATED = 0.1, 20  # of the tasks, solved again and again as they are
 _TIMED_PERMUTATIONS = 24
 _TIMINGS = 3
 _BIN = 2.0  # points, of the histogram
@@ -140,7 +140,7 @@ def _at(scores: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArray[np.f
 def _repeats(test: MetaTest, orders: Tensor) -> dict[str, float]:
     """Best minus worst of as many adaptations to the first tasks, all under one permutation."""
     same = orders[:1].expand_as(orders)
-    numbers = range(min(test.tasks, _REPEATED_TASKS))
+    numbers = range(min(_MOST_REPEATED, max(1, round(test.tasks * _REPEATED_SHARE))))
     found = measure_permutations(adapting(test), test.loader, same, numbers)
     scores = np.concatenate(list(found))[:, 0]
     return interval_cell(scores.max(1) - scores.min(1))

@@ -4,7 +4,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from unicorn_maml.reporting.figures.style import CHANCE, INK, MUTED, new_figure
+from unicorn_maml.reporting.figures.style import CHANCE, INK, MUTED, new_figure, whole_numbers
 
 __all__ = ["draw_chance"]
 
@@ -32,5 +32,5 @@ def draw_chance(result: dict[str, Any]) -> Figure:
     axes.set_ylim(0, 115 * max(counts) / total)
     axes.set_xlabel(f"classes of {way} that stay in their slot")
     axes.set_ylabel("share of permutations (%)")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers(axes.xaxis)
     return figure

@@ -5,7 +5,14 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unicorn_maml.reporting.figures.style import CHANCE, MUTED, color_of, line, new_figure
+from unicorn_maml.reporting.figures.style import (
+    CHANCE,
+    MUTED,
+    color_of,
+    line,
+    new_figure,
+    whole_numbers,
+)
 
 __all__ = ["draw_freeze", "draw_shots", "draw_steps"]
 
@@ -68,7 +75,7 @@ def _step_axes(axes: Axes, result: dict[str, Any]) -> None:
     ).set_color(MUTED)
     axes.set_xlabel("inner steps")
     axes.set_ylim(0, 103)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers(axes.xaxis)
 
 
 def draw_shots(result: dict[str, Any]) -> Figure:

@@ -7,7 +7,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from unicorn_maml.reporting.figures.style import new_figure
+from unicorn_maml.reporting.figures.style import new_figure, whole_numbers
 
 __all__ = ["draw_one_task"]
 
@@ -32,7 +32,7 @@ def draw_one_task(result: dict[str, Any]) -> Figure:
             axes.set_title(f"{label}, {part} images")
             axes.set_xlabel("inner steps")
             axes.set_ylim(-2, 103)
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            whole_numbers(axes.xaxis)
         row[0].set_ylabel("accuracy (%)")
     figure.colorbar(
         scale, ax=grid, label="query accuracy after the last step (%)", shrink=0.8, pad=0.02

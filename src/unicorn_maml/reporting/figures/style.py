@@ -1,4 +1,4 @@
-"""One look for all figures: colours that colour-blind readers can tell apart, and a method's own."""
+"""One look for all figures: colours for colour-blind readers too, and one for each method."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,16 +6,18 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-__all__ = ["CHANCE", "INK", "MUTED", "color_of", "line", "new_figure", "style"]
+__all__ = ["CHANCE", "INK", "MUTED", "color_of", "line", "new_figure", "style", "whole_numbers"]
 
 INK, MUTED, CHANCE = "#222222", "#777777", "#999999"
 # Okabe and Ito's palette. The methods keep their colours in every figure.
 _OF_METHODS = {"UNICORN-MAML": "#0072B2", "MAML": "#D55E00", "nearest centroid": "#009E73"}
 _OTHERS = ["#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "font.size": 10,
@@ -53,6 +55,11 @@ def color_of(label: str, labels: Sequence[str]) -> str:
         own = next((c for name, c in _OF_METHODS.items() if each.startswith(name)), None)
         taken[each] = own if own and own not in taken.values() else next(spare)
     return taken[label]
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Put ticks at whole numbers only."""
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def line(axes: Axes, x: Sequence[float], cells: Sequence[dict[str, float]], **options: Any) -> None:

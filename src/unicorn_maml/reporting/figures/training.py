@@ -4,7 +4,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from unicorn_maml.reporting.figures.style import color_of, line, new_figure, style
+from unicorn_maml.reporting.figures.style import color_of, line, new_figure, style, whole_numbers
 
 __all__ = ["draw_training"]
 
@@ -23,5 +23,5 @@ def draw_training(label: str, entries: list[dict[str, Any]]) -> Figure:
         line(axes, epochs, cells, color=color_of(label, [label]), marker="o", markersize=3)
         axes.set_xlabel("epoch")
         axes.set_ylabel("accuracy on validation tasks (%)")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(axes.xaxis)
         return figure

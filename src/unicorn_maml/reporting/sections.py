@@ -1,0 +1,128 @@
+"""From the folder of a study or of a training run to a section of the report."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.files import read_object
+from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES
+from unicorn_maml.reporting.cells import cell_text
+from unicorn_maml.reporting.figures.draw import draw_study, svg_of
+from unicorn_maml.reporting.figures.training import draw_training
+from unicorn_maml.reporting.paper import paper_numbers, paper_text
+
+__all__ = ["Section", "read_section"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the report shows of one run, all of it text but the figure."""
+
+    title: str
+    conclusion: str
+    command: str
+    details: dict[str, str]
+    figure: bytes | None = None  # SVG
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    paper: list[list[str]] = field(default_factory=list)  # what, value, where
+
+
+def read_section(folder: Path) -> Section:
+    """Read a finished study or training run; anything else is refused in one sentence."""
+    if not folder.is_dir():
+        raise UsageError(f"There is no folder {folder}; name folders of studies or training runs.")
+    study, config = folder / "study.json", folder / "config.json"
+    if study.is_file():
+        return _refusing(study, _study_section)
+    if (folder / "study.json.part").exists() or (folder / "cells").is_dir():
+        raise UsageError(
+            f"The study in {folder} is not finished; finish it first (with --resume, or, for a "
+            "heat map, with the same command)."
+        )
+    if not config.is_file():
+        raise UsageError(
+            f"{folder} holds neither a study nor a training run; leave it out, or name its folders."
+        )
+    if not (folder / "result.json").is_file():
+        kind = "train" if "method" in read_object(config) else "pretrain"
+        raise UsageError(
+            f"The run in {folder} is not finished; continue it with `unicorn-maml {kind} --out "
+            f"{folder} --resume`."
+        )
+    return _refusing(config, _run_section)
+
+
+def _refusing(file: Path, read: Any) -> Section:
+    """Read a section; a file that lacks something is damaged or of another version."""
+    content = read_object(file)
+    try:
+        section: Section = read(file.parent, content)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise FileError(
+            f"{file} is damaged or was written by another version; run it again to report it."
+        ) from error
+    return section
+
+
+def _study_section(_folder: Path, result: dict[str, Any]) -> Section:
+    table = result["table"]
+    shown = {"study": result["study"]}
+    if result["tests"]:
+        first = result["tests"][0]
+        names = ["data_set", "backbone", "way", "shot", "query", "inner_steps", "inner_lr"]
+        names += ["normalization", "precision", "seed", "tasks"]
+        shown |= {name: str(first[name]) for name in names if first.get(name) is not None}
+        if "backbone" in shown:
+            shown["backbone"] = BACKBONE_NAMES[shown["backbone"]]
+        checkpoints = dict.fromkeys(str(test.get("checkpoint")) for test in result["tests"])
+        shown["checkpoints"] = ", ".join(name for name in checkpoints if name != "None")
+    shown |= {"device": str(result["device"] or ""), **_versions(result["versions"])}
+    if result["seconds"]:
+        shown["time"] = f"{result['seconds']:.0f} s"
+    return Section(
+        title=result["title"],
+        conclusion=result["conclusion"],
+        command=result["command"],
+        details={name: value for name, value in shown.items() if value},
+        figure=svg_of(draw_study(result)),
+        columns=["", *table["columns"]],
+        rows=[[row["label"], *map(cell_text, row["cells"])] for row in table["rows"]],
+        paper=[[e["label"], paper_text(e), e["where"]] for e in paper_numbers(result)],
+    )
+
+
+def _run_section(folder: Path, config: dict[str, Any]) -> Section:
+    result = read_object(folder / "result.json")
+    trained = "method" in config
+    label = METHOD_NAMES[config["method"] if trained else "pretrained"]
+    task = f", {config['way']}-way {config['shot']}-shot" if trained else ""
+    what = f"{BACKBONE_NAMES[config['backbone']]} on {Path(config['store']).name}{task}"
+    title = f"Meta-training of {label}" if trained else "Pre-training"
+    names = ["inner_steps", "inner_lr", "order", "normalization", "epochs", "tasks_per_epoch"]
+    names += ["task_batch", "outer_optimizer", "outer_lr", "optimizer", "lr", "seed", "device"]
+    values = {**config, "device": result.get("device", config.get("device"))}
+    entries = [json.loads(line) for line in _lines(folder / "log.jsonl")]
+    return Section(
+        title=f"{title}: {what}",
+        conclusion=(
+            f"Best of {result['epochs']} epochs: {result['best_epoch']}, with "
+            f"{result['validation_accuracy']:.2f} ± {result['validation_ci95']:.2f}% on validation "
+            f"tasks, after {result['seconds']:.0f} s."
+        ),
+        command=f"unicorn-maml {'train' if trained else 'pretrain'} --config {folder}/config.json",
+        details={name: str(values[name]) for name in names if values.get(name) is not None},
+        figure=svg_of(draw_training(label, entries)) if entries else None,
+    )
+
+
+def _lines(log: Path) -> list[str]:
+    if not log.is_file():
+        return []
+    return [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _versions(versions: dict[str, str]) -> dict[str, str]:
+    return {"versions": ", ".join(f"{name} {value}" for name, value in versions.items())}

@@ -1,0 +1,342 @@
+"""Every study on small networks: what it returns, and against what it is checked."""
+
+import json
+from dataclasses import fields
+from fractions import Fraction
+from itertools import permutations
+from math import factorial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unicorn_maml.errors import UsageError
+from unicorn_maml.evaluation.meta_test import evaluate, unfinished_file
+from unicorn_maml.settings import (
+    AverageSettings,
+    ChanceSettings,
+    EnsembleSettings,
+    EvaluateSettings,
+    FreezeSettings,
+    HeatmapSettings,
+    OneTaskSettings,
+    PermutationsSettings,
+    PoliciesSettings,
+    SelectionSettings,
+    ShotsSettings,
+    SlotsSettings,
+    StepsSettings,
+    TransferSettings,
+)
+from unicorn_maml.studies import (
+    average,
+    chance,
+    ensemble,
+    freeze,
+    heatmap,
+    one_task,
+    policies,
+    selection,
+    shots,
+    slots,
+    steps,
+    transfer,
+)
+from unicorn_maml.studies import (
+    permutations as permutations_study,
+)
+
+TASKS = 6
+
+
+def ask(kind: type, out: Path, *checkpoints: Path, **settings):
+    named = {field.name for field in fields(kind)}
+    options = {"tasks": TASKS, "query": 4, "device": "cpu", "out": out, **settings}
+    return kind(checkpoints=list(checkpoints), **{k: v for k, v in options.items() if k in named})
+
+
+def accuracy(checkpoint: Path, **settings) -> float:
+    """What `evaluate` says about the same tasks."""
+    asked = EvaluateSettings(checkpoint=checkpoint, tasks=TASKS, query=4, device="cpu", **settings)
+    return evaluate(asked)["accuracy"]
+
+
+def check(result: dict) -> None:
+    """What holds for every study."""
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert result["command"].startswith(f"unicorn-maml study {result['study']}")
+    assert result["conclusion"].endswith(".")
+    width = len(result["table"]["columns"])
+    assert all(len(row["cells"]) == width for row in result["table"]["rows"])
+    assert {"settings", "versions", "title", "tests"} <= result.keys()
+
+
+def test_permutations_matter_to_maml_and_not_to_unicorn(trained, tmp_path):
+    settings = ask(PermutationsSettings, tmp_path, trained["maml"], trained["unicorn"])
+    result = permutations_study.run(settings)
+    check(result)
+    maml, unicorn = result["data"]["MAML"], result["data"]["UNICORN-MAML"]
+    assert maml["best_minus_worst"]["mean"] > 0
+    assert unicorn["best_minus_worst"] == {"mean": 0, "ci95": 0}
+    for found in (maml, unicorn):
+        assert found["repeats_best_minus_worst"]["mean"] == 0, "dropout rests: repeats are equal"
+        assert len(found["by_position"]) == 6
+        assert found["by_position"][0] == found["best"]
+        assert found["by_position"][-1] == found["worst"]
+        assert sum(found["histogram"]["counts"]) == 6 * TASKS
+        assert found["times_loop"] > 0
+    assert unicorn["mean"]["mean"] == pytest.approx(accuracy(trained["unicorn"]))
+
+
+def test_the_held_out_spread_is_chosen_on_one_half_and_scored_on_the_other():
+    random = np.random.default_rng(0)
+    halves = random.uniform(0, 100, (5, 2, 4))
+    found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
+    spreads, over_mean = [], []
+    for half, other in halves:
+        forth = other[half.argmax()] - other[half.argmin()]
+        back = half[other.argmax()] - half[other.argmin()]
+        spreads.append((forth + back) / 2)
+        over_mean.append(
+            (other[half.argmax()] - other.mean() + half[other.argmax()] - half.mean()) / 2
+        )
+    assert found["held_out_best_minus_worst"]["mean"] == pytest.approx(np.mean(spreads))
+    assert found["held_out_best_minus_mean"]["mean"] == pytest.approx(np.mean(over_mean))
+
+
+def test_pure_noise_has_a_large_spread_but_none_that_holds_out():
+    random = np.random.default_rng(0)
+    halves = random.normal(60, 5, (2000, 2, 120))
+    found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
+    assert found["best_minus_worst"]["mean"] > 15
+    held_out = found["held_out_best_minus_worst"]
+    assert abs(held_out["mean"]) < 2 * held_out["ci95"] < 1
+
+
+def test_a_sample_of_permutations_can_be_drawn_and_too_many_must_be(trained, tmp_path):
+    result = permutations_study.run(
+        ask(PermutationsSettings, tmp_path, trained["maml"], sample=4, tasks=2)
+    )
+    assert len(result["data"]["MAML"]["by_position"]) == 4
+    settings = ask(PermutationsSettings, tmp_path / "b", trained["unicorn"], way=6)
+    with pytest.raises(UsageError, match=r"720 permutations.*--sample 120"):
+        permutations_study.run(settings)
+
+
+def test_one_task_follows_every_permutation_from_chance(trained, tmp_path):
+    result = one_task.run(ask(OneTaskSettings, tmp_path, trained["maml"], task=3, inner_steps=4))
+    check(result)
+    curves = result["data"]["MAML"]
+    assert np.shape(curves["query"]) == np.shape(curves["support"]) == (6, 5)
+    assert result["tests"][0]["task"] == 3
+    # Before adaptation all permutations see the same winners, so their mean is exactly chance.
+    assert np.mean(curves["query"], 0)[0] == pytest.approx(100 / 3)
+
+
+def test_selection_compares_rules_that_evaluate_offers_too(trained, tmp_path):
+    result = selection.run(ask(SelectionSettings, tmp_path, trained["maml"]))
+    check(result)
+    found = result["data"]["MAML"]
+    assert found["as given"]["accuracy"]["mean"] == pytest.approx(accuracy(trained["maml"]))
+    for when in ("initial", "updated"):
+        for by in ("accuracy", "loss"):
+            remedied = accuracy(trained["maml"], remedy=f"{when}-{by}")
+            cell = found[f"by {when} support {by}"]
+            assert cell["accuracy"]["mean"] == pytest.approx(remedied)
+            difference = remedied - found["as given"]["accuracy"]["mean"]
+            assert cell["gain"]["mean"] == pytest.approx(difference)
+
+
+def test_ensembles_are_those_that_evaluate_offers_too(trained, tmp_path):
+    result = ensemble.run(ask(EnsembleSettings, tmp_path, trained["maml"]))
+    check(result)
+    found = result["data"]["MAML"]
+    for choice, remedy in (
+        ("one permutation", None),
+        ("3 rotations", "rotations"),
+        ("all 6 permutations", "ensemble"),
+    ):
+        expected = accuracy(trained["maml"], remedy=remedy)
+        assert found[choice]["accuracy"]["mean"] == pytest.approx(expected)
+
+
+def test_the_mean_of_the_slots_gives_what_zeros_give(trained, tmp_path):
+    result = average.run(ask(AverageSettings, tmp_path, trained["maml"]))
+    check(result)
+    found = result["data"]["MAML"]
+    assert found["learned slots"]["accuracy"]["mean"] == pytest.approx(accuracy(trained["maml"]))
+    assert found["mean of the slots"]["accuracy"] == found["zeros"]["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("study", "kind"),
+    [(selection, SelectionSettings), (ensemble, EnsembleSettings), (average, AverageSettings)],
+)
+def test_a_remedy_for_slots_that_start_alike_is_refused(trained, tmp_path, study, kind):
+    with pytest.raises(UsageError, match=r"one vector for all slots.*nothing to mend"):
+        study.run(ask(kind, tmp_path, trained["unicorn"]))
+    with pytest.raises(UsageError, match="start alike"):
+        accuracy(trained["unicorn"], remedy="ensemble")
+    with pytest.raises(UsageError, match="start alike"):
+        accuracy(trained["maml"], head="average", remedy="ensemble")
+
+
+def test_steps_pass_through_what_evaluate_finds_for_each_number_of_steps(trained, tmp_path):
+    settings = ask(StepsSettings, tmp_path, trained["maml"], trained["unicorn"], inner_steps=3)
+    result = steps.run(settings)
+    check(result)
+    for label, name in (("MAML", "maml"), ("UNICORN-MAML", "unicorn")):
+        for split in ("base", "novel"):
+            found = result["data"][label][split]
+            for step, cell in enumerate(found["query"]):
+                expected = accuracy(trained[name], inner_steps=step, split=split)
+                assert cell["mean"] == pytest.approx(expected)
+            assert len(found["support"]) == 4
+            assert found["trained_steps"] == 2
+
+
+def test_diverging_steps_are_counted_not_hidden(trained, tmp_path):
+    settings = ask(StepsSettings, tmp_path, trained["unicorn"], inner_steps=6, inner_lr=1e30)
+    result = steps.run(settings)
+    check(result)
+    assert result["data"]["UNICORN-MAML"]["novel"]["diverged"] == TASKS
+    assert "6 of 6 tasks diverged" in result["conclusion"]
+
+
+def test_freeze_compares_both_ways_to_adapt(trained, tmp_path):
+    result = freeze.run(ask(FreezeSettings, tmp_path, trained["unicorn"], inner_steps=2))
+    check(result)
+    found = result["data"]["UNICORN-MAML"]
+    for part, adapt in (("backbone adapted", "all"), ("backbone frozen", "head")):
+        expected = accuracy(trained["unicorn"], adapt=adapt)
+        assert found[part]["query"][2]["mean"] == pytest.approx(expected)
+
+
+def test_shots_and_transfer_test_what_they_say(trained, small_store, tmp_path):
+    both = trained["maml"], trained["unicorn"]
+    result = shots.run(ask(ShotsSettings, tmp_path / "a", *both, shots="2,1"))
+    check(result)
+    found = result["data"]["UNICORN-MAML"]
+    assert found["shots"] == [1, 2]
+    expected = accuracy(trained["unicorn"], shot=2)
+    assert found["accuracy"][1]["mean"] == pytest.approx(expected)
+    result = transfer.run(
+        ask(TransferSettings, tmp_path / "b", *both, to=str(small_store.folder), split="validation")
+    )
+    check(result)
+    (own, other) = result["data"]["MAML"].values()
+    assert own == other, "the other store is the same one here"
+    with pytest.raises(UsageError, match="takes 16x16 images with 1 channels, but the store has"):
+        transfer.run(ask(TransferSettings, tmp_path / "c", *both, to="glyphs"))
+
+
+def test_policies_have_differences_to_the_policy_of_the_training(trained, tmp_path):
+    result = policies.run(ask(PoliciesSettings, tmp_path, trained["maml"]))
+    check(result)
+    found = result["data"]["MAML"]
+    for policy, cell in found.items():
+        expected = accuracy(trained["maml"], normalization=policy)
+        assert cell["accuracy"]["mean"] == pytest.approx(expected)
+    assert found["mixed"]["trained"]
+    assert found["mixed"]["gain"] == {"mean": 0, "ci95": 0}
+
+
+def test_slots_show_a_shared_vector_without_spread_or_gradient(trained, tmp_path):
+    result = slots.run(ask(SlotsSettings, tmp_path, trained["maml"], trained["unicorn"]))
+    check(result)
+    maml, unicorn = result["data"]["MAML"], result["data"]["UNICORN-MAML"]
+    assert unicorn["spread"] == 0 < maml["spread"]
+    assert unicorn["meta_gradient_norm"] < 1e-5 < maml["meta_gradient_norm"]
+    for found in (maml, unicorn):
+        assert sum(cell["mean"] for cell in found["shares"]) == pytest.approx(100)
+        assert found["history"]["epoch"] == [1, 2], "the run's log has the norms of every epoch"
+    assert max(unicorn["history"]["head_gradient_norm"]) < 1e-5
+
+
+@pytest.mark.parametrize("way", [2, 3, 4, 5, 6])
+def test_fixed_points_are_counted_as_by_trying_all_permutations(way):
+    tried = [sum(place == i for i, place in enumerate(p)) for p in permutations(range(way))]
+    counts = chance.fixed_point_counts(way)
+    assert counts == [tried.count(kept) for kept in range(way + 1)]
+
+
+@pytest.mark.parametrize("way", [5, 7, 20, 100])
+def test_the_mean_over_permutations_is_exactly_one_class(way):
+    counts = chance.fixed_point_counts(way)
+    assert sum(counts) == factorial(way)
+    assert Fraction(sum(kept * count for kept, count in enumerate(counts)), factorial(way)) == 1
+
+
+def test_chance_tells_the_counts_of_five_ways():
+    result = chance.run(ChanceSettings(way=5))
+    check(result)
+    assert "1, 0, 10, 20, 45, 44 keep" in result["conclusion"]
+    check(chance.run(ChanceSettings(way=30)))
+
+
+def test_every_cell_of_a_heat_map_is_a_run_that_is_not_repeated(trained, tmp_path, monkeypatch):
+    settings = HeatmapSettings(
+        recipe=trained["unicorn"],
+        steps="1,2",
+        rates="0.01,1e30",
+        budget=0.5,
+        tasks=4,
+        out=tmp_path,
+        device="cpu",
+    )
+    with pytest.raises(UsageError, match="need"):  # 15 queries are too many for the small store
+        heatmap.run(settings)
+    settings = HeatmapSettings(**{**vars(settings), "query": 3})
+    result = heatmap.run(settings)
+    check(result)
+    assert (tmp_path / "cells" / "2-steps-rate-0.01" / "best").is_dir()
+    cells = result["data"]["cells"]
+    assert [cell.get("diverged", False) for cell in cells] == [False, True, False, True]
+    assert result["data"]["best"]["inner_lr"] == 0.01
+    assert "50% of the recipe's epochs" in result["conclusion"]
+    monkeypatch.setattr(heatmap, "meta_train", None)
+    assert heatmap.run(settings)["data"] == result["data"]
+
+
+def test_cells_can_run_in_processes(trained, tmp_path):
+    shared = {"recipe": trained["maml"], "steps": "1", "rates": "0.01,0.1", "tasks": 3}
+    shared |= {"query": 3, "device": "cpu", "budget": 0.5}
+    alone = heatmap.run(HeatmapSettings(**shared, out=tmp_path / "a"))
+    together = heatmap.run(HeatmapSettings(**shared, out=tmp_path / "b", workers=2))
+
+    def scores(result: dict) -> list[float]:
+        return [cell["accuracy"] for cell in result["data"]["cells"]]
+
+    assert scores(alone) == pytest.approx(scores(together))
+
+
+def test_an_interrupted_study_goes_on_where_it_stopped(trained, tmp_path, monkeypatch):
+    whole = permutations_study.run(ask(PermutationsSettings, tmp_path / "a", trained["maml"]))
+    measure = permutations_study.measure_permutations
+    seen = []
+
+    def stop(method, loader, orders, numbers):
+        for rows in measure(method, loader, orders, numbers):
+            seen.append(len(rows))
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+            yield rows
+
+    out = tmp_path / "b"
+    monkeypatch.setattr(permutations_study, "measure_permutations", stop)
+    with pytest.raises(KeyboardInterrupt):
+        permutations_study.run(ask(PermutationsSettings, out, trained["maml"]))
+    assert unfinished_file(out / "study.json").is_file()
+    monkeypatch.setattr(permutations_study, "measure_permutations", measure)
+    with pytest.raises(UsageError, match="interrupted work had permutations 6, not 4"):
+        permutations_study.run(
+            ask(PermutationsSettings, out, trained["maml"], resume=True, sample=4)
+        )
+    resumed = permutations_study.run(ask(PermutationsSettings, out, trained["maml"], resume=True))
+    assert resumed["data"]["MAML"]["by_position"] == whole["data"]["MAML"]["by_position"]
+
+
+def test_a_backbone_that_adapts_nothing_is_refused(tmp_path):
+    shipped = Path("miniimagenet-convnet4-pretrained")
+    with pytest.raises(UsageError, match="adapts nothing"):
+        steps.run(ask(StepsSettings, tmp_path, shipped, store="glyphs-84x3"))
