@@ -96,7 +96,7 @@ def _numbers(option: str, text: str) -> list[float]:
     except ValueError:
         numbers = []
     require(
-        bool(numbers) and all(0 < number < 1e9 for number in numbers),
+        bool(numbers) and all(0 < number < float("inf") for number in numbers),
         f"{option} takes positive numbers such as 1,5,10, not {text!r}.",
     )
     return numbers

@@ -4,7 +4,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from unicorn_maml.reporting.figures.style import CHANCE, INK, MUTED, new_figure, whole_numbers
+from unicorn_maml.reporting.figures.style import CHANCE, INK, new_figure, whole_numbers
 
 __all__ = ["draw_chance"]
 
@@ -22,13 +22,7 @@ def draw_chance(result: dict[str, Any]) -> Figure:
     bars = axes.bar(range(len(shown)), [100 * count / total for count in shown], color=CHANCE)
     if total < 10**_MOST_DIGITS:
         axes.bar_label(bars, [str(count) for count in shown], color=INK)
-    axes.axvline(1, color=INK, linestyle=":")
-    axes.annotate(
-        f" mean: 1 of {way} ({100 / way:.3g}%)",
-        (1, 0.97),
-        xycoords=("data", "axes fraction"),
-        color=MUTED,
-    )
+    axes.set_title(f"on average 1 of {way} classes stays in its slot: {100 / way:.3g}%")
     axes.set_ylim(0, 115 * max(counts) / total)
     axes.set_xlabel(f"classes of {way} that stay in their slot")
     axes.set_ylabel("share of permutations (%)")

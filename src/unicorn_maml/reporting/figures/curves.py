@@ -38,7 +38,7 @@ def draw_steps(result: dict[str, Any]) -> Figure:
     for label, splits in data.items():
         _mark_trained(grid[0][0], splits["novel"], color_of(label, list(data)))
     grid[0][0].set_ylabel("accuracy (%)")
-    grid[0][0].legend(loc="lower right")
+    grid[0][0].legend(loc="center right")
     return figure
 
 
@@ -56,7 +56,7 @@ def draw_freeze(result: dict[str, Any]) -> Figure:
         _mark_trained(axes, next(iter(parts.values())), color)
     _step_axes(axes, result)
     axes.set_ylabel("query accuracy (%)")
-    axes.legend(loc="lower right")
+    axes.legend(loc="center right", bbox_to_anchor=(1, 0.4))
     return figure
 
 

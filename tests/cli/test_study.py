@@ -1,0 +1,85 @@
+"""`study`, `report` and `evaluate --remedy` as a user meets them."""
+
+import json
+
+import pytest
+
+from unicorn_maml.settings import STUDIES
+
+
+def error_sentence(printed: str) -> str:
+    assert "Traceback" not in printed
+    return printed[printed.rindex("Error: ") :].strip()
+
+
+@pytest.mark.parametrize("name", ["", *[each.study for each in STUDIES]])
+def test_every_study_has_help(cli, name):
+    code, out, _ = cli(*f"study {name}".split(), "--help")
+    assert code == 0
+    assert "Usage" in out
+
+
+def test_a_study_writes_numbers_and_figures_that_a_report_shows(cli, trained, tmp_path):
+    out, file = tmp_path / "study", tmp_path / "copy.json"
+    small = "--tasks 3 --query 3 --device cpu"
+    both = (trained["maml"], trained["unicorn"])
+    code, printed, err = cli("study permutations", *both, small, "--out", out, "--json", file)
+    assert code == 0, err
+    assert "best minus worst of 6 permutations" in printed
+    assert sorted(path.name for path in out.iterdir()) == [
+        "permutations.png",
+        "permutations.svg",
+        "study.json",
+    ]
+    result = json.loads((out / "study.json").read_text())
+    assert json.loads(file.read_text()) == result
+    assert result["command"].endswith(f"--tasks 3 --query 3 --device cpu --out {out}")
+    page = tmp_path / "report.html"
+    code, printed, err = cli("report", out, trained["maml"], "--out", page)
+    assert code == 0, err
+    assert str(page) in printed
+    assert result["conclusion"] in page.read_text()
+    code, _, err = cli("study permutations", trained["maml"], small, "--out", out)
+    assert code == 2
+    assert "already holds a finished study" in error_sentence(err)
+    code, _, err = cli("study permutations", trained["maml"], small, "--out", trained["maml"])
+    assert code == 2
+    assert "already holds a training run" in error_sentence(err)
+
+
+def test_evaluate_takes_a_remedy(cli, trained, tmp_path):
+    file = tmp_path / "result.json"
+    asked = "--tasks 3 --query 3 --remedy rotations --device cpu --json"
+    code, out, err = cli("evaluate", trained["maml"], asked, file)
+    assert code == 0, err
+    assert "rotations" in out
+    assert json.loads(file.read_text())["remedy"] == "rotations"
+
+
+WRONG = {
+    "study selection {unicorn} --query 3": "one vector for all slots",
+    "study permutations {unicorn} --way 6 --query 3": "--sample 120",
+    "study permutations {maml} --sample 7 --query 3": "fewer than --sample 7",
+    "study permutations {maml} --query 1": "--query must be at least 2",
+    "study permutations {maml} --store glyphs": "choose a store that fits",
+    "study permutations {maml} --resume --query 3": "nothing to resume",
+    "study steps nowhere": "There is no checkpoint in nowhere",
+    "study transfer {maml}": "--to STORE",
+    "study shots {maml} --shots 1,x": "--shots takes positive numbers",
+    "study shots {maml} --shots 0.5": "--shots takes whole numbers",
+    "study shots {maml} --shots 50": "ask for fewer",
+    "study chance --way 1": "--way must be at least 2",
+    "study heatmap nowhere": "There is no run folder or configuration nowhere",
+    "study heatmap {maml} --budget 0": "--budget must be in 0..1",
+    "evaluate {unicorn} --remedy ensemble": "every permutation gives the same answer",
+    "report nowhere": "There is no folder nowhere",
+    "report {folder}": "neither a study nor a training run",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_usage_is_one_sentence_and_exit_code_2(cli, trained, tmp_path, monkeypatch, wrong):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = cli(wrong.format(**trained, folder=tmp_path))
+    assert code == 2
+    assert WRONG[wrong] in error_sentence(err)

@@ -1,0 +1,267 @@
+"""Figures and the page, from results that need no network."""
+
+import copy
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.files import write_json
+from unicorn_maml.reporting.figures.draw import draw_study, svg_of, write_figure
+from unicorn_maml.reporting.figures.style import color_of
+from unicorn_maml.reporting.paper import paper_numbers, paper_text
+from unicorn_maml.reporting.report import report_page
+from unicorn_maml.reporting.sections import read_section
+from unicorn_maml.settings import STUDIES, ChanceSettings
+from unicorn_maml.studies import chance
+
+
+def cell(mean: float, ci95: float = 1.0) -> dict:
+    return {"mean": mean, "ci95": ci95}
+
+
+def curve(steps: int = 5) -> dict:
+    cells = [cell(20 + 10 * step) for step in range(steps)]
+    return {
+        "query": cells,
+        "support": cells,
+        "best_step": 4,
+        "diverged": 0,
+        "trained_steps": 3,
+    }
+
+
+def choices(*names: str) -> dict:
+    return {name: {"accuracy": cell(60 + i), "gain": cell(i)} for i, name in enumerate(names)}
+
+
+BOTH = ("MAML", "UNICORN-MAML")
+SPREAD = {
+    "by_position": [cell(70 - i) for i in range(6)],
+    "histogram": {"counts": [1, 4, 1], "edges": [-3, -1, 1, 3]},
+}
+HISTORY = {"epoch": [1, 2], "head_norm": [1.0, 0.9], "head_gradient_norm": [0.1, 0.0]}
+SLOTS = {
+    "shares": [cell(50), cell(30), cell(20)],
+    "mean_norm": 1.0,
+    "spread": 0.0,
+    "meta_gradient_norm": 1e-9,
+    "history": HISTORY,
+}
+CELLS = [
+    {"inner_steps": steps, "inner_lr": rate, "accuracy": 40 + steps + rate, "ci95": 0.5}
+    for steps in (1, 5)
+    for rate in (0.01, 0.1)
+]
+DATA = {
+    "steps": {label: {"base": curve(), "novel": curve()} for label in BOTH},
+    "freeze": {label: {"backbone adapted": curve(), "backbone frozen": curve()} for label in BOTH},
+    "permutations": dict.fromkeys(BOTH, SPREAD),
+    "one-task": {
+        label: {"support": [[20.0, 100.0]] * 6, "query": [[20.0, 50.0 + i] for i in range(6)]}
+        for label in BOTH
+    },
+    "selection": {"MAML": choices("as given", "by initial support loss")},
+    "ensemble": {"MAML": choices("one permutation", "5 rotations")},
+    "average": {"MAML": choices("learned slots", "mean of the slots")},
+    "transfer": {label: {"here": {"accuracy": cell(60)}} for label in BOTH},
+    "policies": {label: choices("batch", "support") for label in BOTH},
+    "shots": {label: {"shots": [1, 5], "accuracy": [cell(50), cell(60)]} for label in BOTH},
+    "slots": dict.fromkeys(BOTH, SLOTS),
+    "chance": {"way": 5, "counts": ["44", "45", "20", "10", "0", "1"]},
+    "heatmap": {
+        "cells": [*CELLS, {"inner_steps": 1, "inner_lr": 10.0, "diverged": True}],
+        "best": CELLS[-1],
+        "method": "MAML",
+    },
+}
+
+
+def result(study: str, **test) -> dict:
+    known = {"way": 5, "shot": 1, "data_set": "glyphs", "backbone": "convnet4", **test}
+    return {
+        "format": "unicorn-maml study 1",
+        "study": study,
+        "title": f"A study of <{study}>",
+        "conclusion": "It holds & is so.",
+        "table": {
+            "columns": ["MAML"],
+            "rows": [{"label": "accuracy (%)", "cells": [cell(60.123)]}],
+        },
+        "data": DATA[study],
+        "command": f"unicorn-maml study {study} runs/a",
+        "settings": {"way": 5},
+        "tests": [] if study == "chance" else [known],
+        "seconds": 1.0,
+        "device": "CPU",
+        "versions": {"torch": "2"},
+    }
+
+
+class Page(HTMLParser):
+    """Collects what a browser would load."""
+
+    loads: ClassVar[set[tuple[str, str]]] = {
+        ("img", "src"),
+        ("script", "src"),
+        ("link", "href"),
+        ("iframe", "src"),
+        ("source", "src"),
+        ("object", "data"),
+    }
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if (tag, name) in self.loads:
+                self.loaded.append(value)
+            if (tag, name) == ("a", "href"):
+                self.links.append(value)
+            if name == "id":
+                self.ids.add(value)
+
+
+@pytest.fixture
+def page(tmp_path) -> Path:
+    """A report of every study."""
+    sections = []
+    for kind in STUDIES:
+        write_json(tmp_path / kind.study / "study.json", result(kind.study))
+        sections.append(read_section(tmp_path / kind.study))
+    file = tmp_path / "report.html"
+    file.write_text(report_page("All <studies>", sections), encoding="utf-8")
+    return file
+
+
+def test_every_study_has_a_figure_that_is_the_same_file_twice(tmp_path):
+    for kind in STUDIES:
+        found = result(kind.study)
+        before = copy.deepcopy(found)
+        assert svg_of(draw_study(found)) == svg_of(draw_study(found))
+        assert found == before
+    write_figure(draw_study(result("chance")), tmp_path, "chance")
+    assert (tmp_path / "chance.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (tmp_path / "chance.svg").read_bytes()
+
+
+def test_a_method_has_one_colour_everywhere_and_two_of_a_kind_have_two():
+    alone = color_of("MAML", ["MAML"])
+    assert alone == color_of("MAML", ["UNICORN-MAML", "MAML"])
+    assert alone != color_of("UNICORN-MAML", ["UNICORN-MAML", "MAML"])
+    several = ["MAML (a)", "MAML (b)", "MAML (c)"]
+    assert len({color_of(label, several) for label in several}) == 3
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_its_links_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    found = Page(text)
+    assert len(found.loaded) == len(STUDIES) + 1  # figures, and the icon
+    assert all(each.startswith("data:") for each in found.loaded)
+    assert all(link.removeprefix("#") in found.ids for link in found.links)
+    assert "script" not in found.tags
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+def test_the_page_has_a_summary_first_and_escapes_what_it_is_told(page):
+    text = page.read_text(encoding="utf-8")
+    assert "<studies>" not in text
+    assert "All &lt;studies&gt;" in text
+    assert text.index("Summary") < text.index("It holds &amp; is so.") < text.index("<figure>")
+    assert "60.12 ± 1.00" in text
+    assert "unicorn-maml study steps runs/a" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
+def test_the_page_opens_in_a_browser_with_every_figure(page):
+    probe = (
+        "<script>addEventListener('load', () => { document.title = "
+        "[...document.images].filter(i => i.complete && i.naturalWidth > 50).length; });</script>"
+    )
+    probed = page.with_name("probed.html")
+    probed.write_text(page.read_text(encoding="utf-8") + probe, encoding="utf-8")
+    done = subprocess.run(
+        [
+            *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+            *(f"--user-data-dir={page.parent / 'profile'}", probed.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert f"<title>{len(STUDIES)}</title>" in done.stdout
+    assert "CONSOLE" not in done.stderr
+
+
+def test_the_papers_numbers_stand_beside_studies_of_the_same_thing_only():
+    same = {"data_set": "miniimagenet", "backbone": "resnet12", "shot": 1}
+    found = {e["label"]: paper_text(e) for e in paper_numbers(result("ensemble", **same))}
+    assert found == {
+        "one permutation": "64.42 %",
+        "all 120 permutations": "65.50 %",
+        "5 rotations": "65.37 %",
+    }
+    (spread,) = paper_numbers(result("permutations", **same))
+    assert (spread["value"], spread["unit"]) == (15, "points")
+    for other in ({"backbone": "convnet4"}, {"data_set": "glyphs"}, {"shot": 3}, {"way": 7}):
+        assert paper_numbers(result("ensemble", **{**same, **other})) == []
+    assert len(paper_numbers(result("shots", **same))) == 8
+    away = result("transfer", **same)
+    away["tests"].append({**away["tests"][0], "data_set": "cub"})
+    assert [e["value"] for e in paper_numbers(away)] == [51.25, 51.8]
+    assert paper_numbers(chance.run(ChanceSettings(way=4))) == []
+    assert "44" in paper_numbers(chance.run(ChanceSettings(way=5)))[0]["label"]
+
+
+def test_a_training_run_is_a_section_with_its_course(trained):
+    section = read_section(trained["maml"])
+    assert section.title == "Meta-training of MAML: ConvNet-4 on small, 3-way 1-shot"
+    assert section.conclusion.startswith("Best of 2 epochs")
+    assert section.figure is not None
+
+
+def test_folders_that_cannot_be_reported_say_why(tmp_path, trained):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "study.json.part").write_text("[]")
+    (tmp_path / "grid" / "cells").mkdir(parents=True)
+    shutil.copytree(trained["maml"], tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    for name, sentence in (
+        ("nowhere", "There is no folder"),
+        ("empty", "holds neither a study nor a training run"),
+        ("part", "is not finished; finish it first"),
+        ("grid", "is not finished; finish it first"),
+        ("run", "unicorn-maml train --out .* --resume"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            read_section(tmp_path / name)
+
+
+@pytest.mark.parametrize("spoil", ["data", "table", "tests", "study"])
+def test_a_damaged_study_is_refused(tmp_path, spoil):
+    found = result("permutations")
+    found[spoil] = {"MAML": {}} if spoil == "data" else "?"
+    write_json(tmp_path / "study.json", found)
+    with pytest.raises(FileError, match="damaged or was written by another version"):
+        read_section(tmp_path)
+    (tmp_path / "study.json").write_text("{")
+    with pytest.raises(FileError, match="is damaged"):
+        read_section(tmp_path)
