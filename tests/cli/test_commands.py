@@ -277,7 +277,7 @@ def test_failed_work_is_one_sentence_and_exit_code_1(cli, run, tmp_path):
 def test_a_full_disk_loses_nothing_that_was_done(cli, store, tmp_path, monkeypatch):
     run = tmp_path / "run"
     arguments = f"train --store {store} --out {run} {SMALL} --epochs 3"
-    write, writes = checkpoint._write, []
+    write, writes = checkpoint.write_tensors, []
 
     def write_until_full(path, tensors):
         writes.append(path)
@@ -286,12 +286,12 @@ def test_a_full_disk_loses_nothing_that_was_done(cli, store, tmp_path, monkeypat
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         return write(path, tensors)
 
-    monkeypatch.setattr(checkpoint, "_write", write_until_full)
+    monkeypatch.setattr(checkpoint, "write_tensors", write_until_full)
     code, _, err = cli(arguments)
     assert code == 1
     assert "No space is left on the disk" in error_sentence(err)
     assert sorted(path.name for path in run.iterdir() if path.is_dir()) == ["best", "last"]
-    monkeypatch.setattr(checkpoint, "_write", write)
+    monkeypatch.setattr(checkpoint, "write_tensors", write)
     code, out, _ = cli("train --resume --out", run)
     assert code == 0
     assert "Best of 3 epochs" in out

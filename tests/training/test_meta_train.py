@@ -18,8 +18,8 @@ from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.errors import DivergedError, FileError, UsageError
 from unicorn_maml.methods.scoring import iterate_accuracies
+from unicorn_maml.sealed import write_sealed
 from unicorn_maml.settings import TrainSettings, to_json
-from unicorn_maml.training import checkpoint as checkpoint_file
 from unicorn_maml.training.checkpoint import load_checkpoint
 from unicorn_maml.training.meta_train import meta_train
 from unicorn_maml.training.run import RunFolder
@@ -313,8 +313,7 @@ def test_a_checkpoint_that_makes_no_sense_is_refused_whatever_its_checksum(setti
     for name in parents:
         target = target[name]
     target[last] = value
-    description["checksum"] = checkpoint_file._checksum(description)
-    file.write_text(json.dumps(description))
+    write_sealed(file, description)
     with pytest.raises(FileError, match="does not make sense"):
         load_checkpoint(settings.out)
 

@@ -1,6 +1,8 @@
 """From the bytes of an image to the square of pixels that a store holds. Pillow does the work."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +13,14 @@ from unicorn_maml.data.listing import Item, RawPixels
 from unicorn_maml.errors import FileError
 from unicorn_maml.settings import Resampling
 
-__all__ = ["LARGEST_PIXELS", "Preprocessing", "decode", "image_size"]
+__all__ = [
+    "LARGEST_PIXELS",
+    "Preprocessing",
+    "decode",
+    "decode_file",
+    "image_size",
+    "pixels_of_image",
+]
 
 LARGEST_PIXELS = 64_000_000  # checked before anything is decoded
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
@@ -58,11 +67,30 @@ class Preprocessing:
 
 def decode(content: bytes, item: Item, preprocessing: Preprocessing) -> NDArray[np.uint8]:
     """Return pixels (size, size, C); FileError with the reason for whatever is no sound image."""
-    try:
+    with _refusing_broken_images():
         image = _open(content) if item.raw is None else _from_pixels(content, item.raw)
         if item.box is not None:
             image = _cut(image, item.box)
-        image = _fit(_plain(image, preprocessing.channels), preprocessing)
+        pixels = _square(image, preprocessing)
+    return np.rot90(pixels, item.quarter_turns) if item.quarter_turns else pixels
+
+
+def decode_file(content: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
+    """Return the pixels of an image file, as `decode` does."""
+    with _refusing_broken_images():
+        return _square(_open(content), preprocessing)
+
+
+def pixels_of_image(image: Image.Image, preprocessing: Preprocessing) -> NDArray[np.uint8]:
+    """Return the pixels of an image that Pillow has opened, as `decode` does."""
+    with _refusing_broken_images():
+        return _square(_upright(image), preprocessing)
+
+
+@contextmanager
+def _refusing_broken_images() -> Iterator[None]:
+    try:
+        yield
     except FileError:
         raise
     except Exception as error:  # decoders raise anything on broken input
@@ -70,8 +98,11 @@ def decode(content: bytes, item: Item, preprocessing: Preprocessing) -> NDArray[
         if isinstance(error, UnidentifiedImageError):
             reason = "its content is no image of a known format"
         raise FileError(f"cannot be decoded ({reason})") from error
-    pixels = np.asarray(image).reshape(preprocessing.shape)
-    return np.rot90(pixels, item.quarter_turns) if item.quarter_turns else pixels
+
+
+def _square(image: Image.Image, preprocessing: Preprocessing) -> NDArray[np.uint8]:
+    image = _fit(_plain(image, preprocessing.channels), preprocessing)
+    return np.asarray(image).reshape(preprocessing.shape)
 
 
 def _open(content: bytes) -> Image.Image:
@@ -81,6 +112,10 @@ def _open(content: bytes) -> Image.Image:
         image: Image.Image = Image.open(io.BytesIO(content), formats=_FORMATS)
     except Image.DecompressionBombError as error:
         raise FileError(_too_large("it")) from error
+    return _upright(image)
+
+
+def _upright(image: Image.Image) -> Image.Image:
     if image.width * image.height > LARGEST_PIXELS:
         raise FileError(_too_large(f"{image.width} x {image.height}"))
     image.load()

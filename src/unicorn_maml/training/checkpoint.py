@@ -5,9 +5,6 @@ Nothing is ever unpickled. Every byte is covered by a checksum, so a changed fil
 checkpoints come with the project, in its folder `weights`, and are known by their names alone.
 """
 
-import hashlib
-import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,16 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from unicorn_maml.devices import versions
 from unicorn_maml.errors import FileError, UnicornError, UsageError
-from unicorn_maml.files import new_folder, read_json, sibling, write_json
+from unicorn_maml.files import new_folder, sibling
 from unicorn_maml.methods.build import METHODS, ModelSpec, build_method
 from unicorn_maml.methods.method import Method
 from unicorn_maml.models.build import BackboneSpec
+from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
 from unicorn_maml.settings import (
     AdaptationSettings,
     HeadKind,
@@ -109,11 +105,12 @@ def save_checkpoint(
         "versions": versions(),
     }
     with new_folder(folder) as unfinished:
-        description["sha256"] = {_WEIGHTS: _write(unfinished / _WEIGHTS, method.state_dict())}
+        description["sha256"] = {
+            _WEIGHTS: write_tensors(unfinished / _WEIGHTS, method.state_dict())
+        }
         if training_state is not None:
-            description["sha256"][_STATE] = _write(unfinished / _STATE, training_state)
-        description["checksum"] = _checksum(description)
-        write_json(unfinished / _DESCRIPTION, description)
+            description["sha256"][_STATE] = write_tensors(unfinished / _STATE, training_state)
+        write_sealed(unfinished / _DESCRIPTION, description)
 
 
 def export_checkpoint(path: Path, out: Path) -> None:
@@ -129,9 +126,8 @@ def export_checkpoint(path: Path, out: Path) -> None:
             settings[name] = Path(settings[name]).name
     weights = decode(_read(folder, _WEIGHTS, description))
     with new_folder(out) as unfinished:
-        description["sha256"] = {_WEIGHTS: _write(unfinished / _WEIGHTS, encode(weights))}
-        description["checksum"] = _checksum(description)
-        write_json(unfinished / _DESCRIPTION, description)
+        description["sha256"] = {_WEIGHTS: write_tensors(unfinished / _WEIGHTS, encode(weights))}
+        write_sealed(unfinished / _DESCRIPTION, description)
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -223,50 +219,13 @@ def _find(path: Path) -> Path:
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
-    try:
-        description = read_json(folder / _DESCRIPTION)
-        known = isinstance(description, dict) and description.get("format") == _FORMAT
-    except (ValueError, OSError):
-        known = False
-    if not known:
+    description = read_sealed(folder / _DESCRIPTION)
+    if description["format"] != _FORMAT:
         raise FileError(
             f"{folder / _DESCRIPTION} is damaged or of another program; use an unchanged copy."
         )
-    checksum = description.pop("checksum", None)
-    if checksum != _checksum(description):
-        raise _changed(folder / _DESCRIPTION)
-    return dict(description)
-
-
-def _checksum(description: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
-
-
-def _write(path: Path, tensors: dict[str, Tensor]) -> str:
-    """Write tensors and return the SHA-256 of the file."""
-    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    content = safetensors.torch.save(contiguous)
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return hashlib.sha256(content).hexdigest()
+    return description
 
 
 def _read(folder: Path, name: str, description: dict[str, Any]) -> dict[str, Tensor]:
-    try:
-        content = (folder / name).read_bytes()
-    except FileNotFoundError:
-        raise FileError(f"{folder} lacks {name}; use a complete checkpoint folder.") from None
-    if hashlib.sha256(content).hexdigest() != description["sha256"].get(name):
-        raise _changed(folder / name)
-    try:
-        return safetensors.torch.load(content)
-    except SafetensorError as error:
-        raise FileError(f"{folder / name} is not a safetensors file ({error}).") from error
-
-
-def _changed(path: Path) -> FileError:
-    return FileError(
-        f"{path} has changed since it was written (its checksum differs); use an unchanged copy."
-    )
+    return read_tensors(folder / name, description["sha256"].get(name))

@@ -1,0 +1,1 @@
+"""A classifier for a user's own photos: fit, predict, save, load, check."""

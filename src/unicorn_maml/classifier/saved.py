@@ -1,0 +1,107 @@
+"""Saved classifiers: a folder with `classifier.safetensors` and `classifier.json`."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unicorn_maml.classifier.model import build_photo_backbone
+from unicorn_maml.classifier.network import AdaptedNetwork
+from unicorn_maml.data.decode import Preprocessing
+from unicorn_maml.devices import versions
+from unicorn_maml.errors import FileError, UnicornError, UsageError
+from unicorn_maml.files import new_folder, recover_folder
+from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
+
+__all__ = ["Saved", "load_classifier", "save_classifier"]
+
+_FORMAT, _VERSION = "unicorn-maml classifier", 1
+_TENSORS, _DESCRIPTION = "classifier.safetensors", "classifier.json"
+_BACKBONE, _WEIGHT, _BIAS = "backbone.", "head.weight", "head.bias"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """All there is to an adapted classifier."""
+
+    network: AdaptedNetwork
+    classes: NDArray[Any]
+    parameters: dict[str, Any]  # that the classifier was made with
+    state: dict[str, Any]  # that `fit` found out
+
+
+def save_classifier(folder: Path, saved: Saved) -> None:
+    """Write a classifier; what is in its place stays until this one is complete."""
+    recover_folder(folder)
+    if folder.exists() and not (folder / _DESCRIPTION).is_file():
+        raise UsageError(f"{folder} exists and is no saved classifier; choose another folder.")
+    network = saved.network
+    tensors = {_BACKBONE + name: value for name, value in network.backbone.state_dict().items()}
+    tensors |= {_WEIGHT: network.weight, _BIAS: network.bias}
+    parameters = saved.parameters | {"model": str(saved.parameters["model"]), "random_state": None}
+    with new_folder(folder) as unfinished:
+        description = {
+            "format": _FORMAT,
+            "format_version": _VERSION,
+            "classes": saved.classes.tolist(),
+            "architecture": network.architecture,
+            "preprocessing": asdict(network.preprocessing),
+            "pixel_mean": list(network.pixel_mean),
+            "pixel_std": list(network.pixel_std),
+            "parameters": parameters,
+            "state": saved.state,
+            "versions": versions(),
+            "sha256": write_tensors(unfinished / _TENSORS, tensors),
+        }
+        write_sealed(unfinished / _DESCRIPTION, description)
+
+
+def load_classifier(folder: Path, device: torch.device) -> Saved:
+    """Load a classifier that was saved; whatever else is there is refused with one sentence."""
+    if not (folder / _DESCRIPTION).is_file():
+        raise UsageError(f"There is no saved classifier in {folder}; name a folder made by `save`.")
+    description = read_sealed(folder / _DESCRIPTION)
+    if description["format"] != _FORMAT:
+        raise FileError(f"{folder} is not a saved classifier of unicorn-maml.")
+    version = description.get("format_version")
+    if version != _VERSION:
+        raise FileError(
+            f"{folder} was saved in format {version}, which this version of unicorn-maml does not "
+            "know; use a newer version."
+        )
+    tensors = read_tensors(folder / _TENSORS, description.get("sha256"))
+    try:
+        return _build(description, tensors, device)
+    except UnicornError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FileError(
+            f"The classifier {folder} does not make sense ({reason}); save it again."
+        ) from error
+
+
+def _build(
+    description: dict[str, Any], tensors: dict[str, torch.Tensor], device: torch.device
+) -> Saved:
+    classes = np.array(description["classes"])
+    weight, bias = tensors.pop(_WEIGHT), tensors.pop(_BIAS)
+    if classes.ndim != 1 or classes.dtype.kind not in "iubU" or len(set(classes.tolist())) < 2:
+        raise ValueError("its classes are no labels")
+    if weight.shape[0] != len(classes) or bias.shape != (len(classes),):
+        raise ValueError("its head does not fit its classes")
+    backbone = build_photo_backbone(description["architecture"])
+    weights = {name.removeprefix(_BACKBONE): value for name, value in tensors.items()}
+    backbone.load_state_dict(weights)
+    network = AdaptedNetwork(
+        backbone.eval().to(device),
+        description["architecture"],
+        weight.to(device),
+        bias.to(device),
+        Preprocessing(**description["preprocessing"]),
+        *(tuple(map(float, description[name])) for name in ("pixel_mean", "pixel_std")),
+    )
+    return Saved(network, classes, dict(description["parameters"]), dict(description["state"]))
