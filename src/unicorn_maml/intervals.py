@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Interval", "mean_interval"]
+__all__ = ["Interval", "mean_interval", "share_interval"]
 
 
 @dataclass(frozen=True)
@@ -26,3 +26,13 @@ def mean_interval(values: ArrayLike) -> Interval:
     """
     array = np.asarray(values, np.float64)
     return Interval(float(array.mean()), float(1.96 * array.std() / np.sqrt(array.size)))
+
+
+def share_interval(right: int, among: int) -> tuple[float, float]:
+    """95% interval of a share (Wilson's), which stays honest for few trials and for all right."""
+    z = 1.96
+    share = right / among
+    centre = share + z**2 / (2 * among)
+    reach = z * np.sqrt(share * (1 - share) / among + z**2 / (4 * among**2))
+    scale = 1 + z**2 / among
+    return float((centre - reach) / scale), float((centre + reach) / scale)

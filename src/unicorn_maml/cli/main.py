@@ -13,9 +13,11 @@ from rich.console import Console
 from unicorn_maml import __version__
 from unicorn_maml.cli import commands
 from unicorn_maml.cli.bench import bench
+from unicorn_maml.cli.check import check
 from unicorn_maml.cli.data import data_prepare, data_show
 from unicorn_maml.cli.demo import demo
 from unicorn_maml.cli.options import add_command
+from unicorn_maml.cli.predict import predict
 from unicorn_maml.cli.report import report
 from unicorn_maml.cli.results import results_add, results_table_command
 from unicorn_maml.cli.study import study
@@ -24,6 +26,7 @@ from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
     STUDIES,
     BenchSettings,
+    CheckSettings,
     CompareSettings,
     DataPrepareSettings,
     DataShowSettings,
@@ -31,6 +34,7 @@ from unicorn_maml.settings import (
     EvaluateSettings,
     ExportSettings,
     ModelsSettings,
+    PredictSettings,
     PretrainSettings,
     ReportSettings,
     ResultsAddSettings,
@@ -90,6 +94,20 @@ add_command(
     CompareSettings,
     commands.compare,
     epilog="Example: unicorn-maml compare runs/unicorn runs/maml --tasks 1000",
+)
+add_command(
+    app,
+    "predict",
+    PredictSettings,
+    predict,
+    epilog="Example: unicorn-maml predict --support photos --query inbox --csv answers.csv",
+)
+add_command(
+    app,
+    "check",
+    CheckSettings,
+    check,
+    epilog="Example: unicorn-maml check --support photos --image confusion.png",
 )
 add_command(app, "export", ExportSettings, commands.export)
 add_command(

@@ -7,6 +7,7 @@ from unicorn_maml.data.archives import Member, Problem, Sources
 
 __all__ = [
     "SPLITS",
+    "SUFFIXES",
     "Item",
     "ListedClass",
     "Listing",
@@ -20,7 +21,7 @@ _WORDS = {"train": "base", "val": "validation", "valid": "validation", "test": "
 _WORDS |= {split: split for split in SPLITS}
 _WORDS |= {f"meta-{word}": split for word, split in _WORDS.items()}
 
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 
 
 def split_of_word(word: str) -> str | None:
@@ -93,4 +94,4 @@ def _place_in_class(item: Item) -> tuple[str, str, int, int]:
 
 def images_of(sources: Sources) -> list[Member]:
     """Return the members whose names are those of images."""
-    return [each for each in sources.members if each.name.lower().endswith(_SUFFIXES)]
+    return [each for each in sources.members if each.name.lower().endswith(SUFFIXES)]

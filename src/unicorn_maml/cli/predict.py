@@ -1,0 +1,202 @@
+"""`unicorn-maml predict`: classify a user's own photos."""
+
+import csv
+import shutil
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.errors import FileError, StoppedError, UnicornError, UsageError
+from unicorn_maml.files import check_can_write, sibling
+from unicorn_maml.reporting.progress import progress_bar
+from unicorn_maml.settings import PhotoSettings, PredictSettings
+
+if TYPE_CHECKING:
+    from unicorn_maml import FewShotClassifier
+    from unicorn_maml.data.photo_folders import Photos
+
+__all__ = ["predict", "tell_of_others"]
+
+_UNSURE = "unsure"
+_ROWS_SHOWN = 100  # where a file holds them all
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class _Answer:
+    path: Path
+    file: str
+    label: str  # or `unsure`
+    best: str
+    probability: float
+    runner_up: str
+    runner_up_probability: float
+
+
+def predict(settings: PredictSettings) -> None:
+    """Classify photos."""
+    from unicorn_maml.data.photo_folders import photos_in
+
+    check_can_write(settings.csv)
+    queries = photos_in(settings.query) if settings.query else None
+    classifier = _classifier(settings)
+    if settings.copy_to:
+        _check_copy_folder(settings.copy_to, classifier)
+    if settings.save:
+        classifier.save(settings.save)
+        notes.print(f"The classifier is in {settings.save}.", soft_wrap=True)
+    if queries is None:
+        return
+    tell_of_others(queries)
+    answers: list[_Answer] = []
+    bad: list[str] = []
+    try:
+        with progress_bar("classifying", notes) as update:
+            for part in _answers(classifier, queries, settings.threshold, bad):
+                answers += part
+                update(len(answers) + len(bad), len(queries.paths), {})
+    except KeyboardInterrupt:
+        _write_csv(settings.csv, answers)
+        kept = f"; the answers so far are in {settings.csv}" if settings.csv else ""
+        raise StoppedError(f"Stopped{kept}.") from None
+    _print_answers(answers, hide=settings.csv is not None)
+    _write_csv(settings.csv, answers)
+    if settings.copy_to:
+        _copy(answers, settings.copy_to)
+    if bad:
+        for reason in bad:
+            notes.print(reason, soft_wrap=True)
+        raise UnicornError(
+            f"{len(bad)} of {len(queries.paths)} photos could not be read; the others are done."
+        )
+
+
+def _classifier(settings: PredictSettings) -> "FewShotClassifier":
+    from unicorn_maml import FewShotClassifier
+    from unicorn_maml.data.photo_folders import labelled_photos
+
+    if settings.classifier:
+        return FewShotClassifier.load(settings.classifier, device=settings.device)
+    assert settings.support is not None
+    photos, labels = labelled_photos(settings.support)
+    tell_of_others(photos)
+    asked = {field.name: getattr(settings, field.name) for field in fields(PhotoSettings)}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        classifier = FewShotClassifier(**asked).fit(photos.paths, labels)
+    for warning in told:
+        notes.print(str(warning.message), soft_wrap=True)
+    what = "all parameters" if classifier.adapt_ == "all" else "the head"
+    notes.print(
+        f"Adapted {what} of {settings.model} to {len(labels)} photos of "
+        f"{len(classifier.classes_)} classes: {classifier.inner_steps_} inner steps at "
+        f"{classifier.inner_lr_:.3g}, {classifier.normalization_} normalisation.",
+        soft_wrap=True,
+    )
+    return classifier
+
+
+def tell_of_others(photos: "Photos") -> None:
+    """Name the files that are no photos."""
+    for path in photos.others[:_SHOWN]:
+        notes.print(f"{photos.name(path)} is no photo and is left out.", soft_wrap=True)
+    if len(photos.others) > _SHOWN:
+        notes.print(f"{len(photos.others) - _SHOWN} more files are no photos and are left out.")
+
+
+def _answers(
+    classifier: "FewShotClassifier", queries: "Photos", threshold: float, bad: list[str]
+) -> Iterator[list[_Answer]]:
+    """Yield answers some photos at a time, so that memory is bounded; add to `bad` as they come."""
+    import numpy as np
+
+    from unicorn_maml.data.photos import iterate_pixels
+
+    classes = [str(name) for name in classifier.classes_]
+    done = 0
+    for part in iterate_pixels(queries.paths, classifier.network_.preprocessing):
+        paths = queries.paths[done : done + len(part)]
+        done += len(part)
+        good = [
+            (path, each)
+            for path, each in zip(paths, part, strict=True)
+            if not isinstance(each, FileError)
+        ]
+        bad += [
+            f"{queries.name(path)} {each}; it is left out."
+            for path, each in zip(paths, part, strict=True)
+            if isinstance(each, FileError)
+        ]
+        if not good:
+            continue
+        probabilities = classifier.probabilities_of(np.stack([pixels for _, pixels in good]))
+        ranks = np.argsort(-probabilities, 1, kind="stable")
+        answers = []
+        for (path, _), row, (first, second, *_) in zip(good, probabilities, ranks, strict=True):
+            best = classes[first]
+            label = best if row[first] >= threshold else _UNSURE
+            runner_up = (classes[second], float(row[second]))
+            answers.append(
+                _Answer(path, queries.name(path), label, best, float(row[first]), *runner_up)
+            )
+        yield answers
+
+
+def _print_answers(answers: list[_Answer], *, hide: bool) -> None:
+    shown = answers[:_ROWS_SHOWN] if hide else answers
+    table = Table("photo", "label", "probability", "runner-up", "its probability")
+    for each in shown:
+        numbers = f"{each.probability:.2f}", f"{each.runner_up_probability:.2f}"
+        label = each.label if each.label == each.best else f"{each.label} ({each.best}?)"
+        table.add_row(each.file, label, numbers[0], each.runner_up, numbers[1])
+    console.print(table)
+    if len(shown) < len(answers):
+        console.print(f"and {len(answers) - len(shown)} more; all are in the --csv file")
+    counts = Counter(each.label for each in answers)
+    per_class = Table("label", "photos")
+    for label, count in sorted(counts.items()):
+        per_class.add_row(label, str(count))
+    console.print(per_class)
+
+
+def _write_csv(file: Path | None, answers: list[_Answer]) -> None:
+    if file is None:
+        return
+    unfinished = sibling(file, ".new")
+    with unfinished.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(
+            ["file", "label", "best", "probability", "runner_up", "runner_up_probability"]
+        )
+        for each in answers:
+            numbers = f"{each.probability:.6f}", f"{each.runner_up_probability:.6f}"
+            row = [each.file, each.label, each.best, numbers[0], each.runner_up, numbers[1]]
+            writer.writerow(row)
+    unfinished.replace(file)
+
+
+def _check_copy_folder(folder: Path, classifier: "FewShotClassifier") -> None:
+    if folder.exists():
+        raise UsageError(f"{folder} exists already; choose another --copy-to.")
+    for label in map(str, classifier.classes_):
+        # A saved classifier may come from anyone, and its labels must not lead out of the folder.
+        if label != Path(label).name or label in ("", ".", "..") or "\\" in label:
+            raise UsageError(f"The label {label!r} cannot be the name of a folder for --copy-to.")
+
+
+def _copy(answers: list[_Answer], folder: Path) -> None:
+    """Copy photos into class folders; photos of the same name get numbers."""
+    for each in answers:
+        target = folder / each.label / each.path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        number = 2
+        while target.exists():
+            target = target.with_name(f"{each.path.stem}-{number}{each.path.suffix}")
+            number += 1
+        shutil.copy2(each.path, target)

@@ -1,0 +1,192 @@
+"""`predict` and `check` as a user with some photos meets them."""
+
+import csv
+import json
+import shutil
+
+import pytest
+from PIL import Image
+
+from image_trees import claiming_size
+from photos import photo, write_photos
+from unicorn_maml import FewShotClassifier
+from unicorn_maml.sealed import read_sealed, write_sealed
+
+SMALL = "--model miniimagenet-convnet4-pretrained --device cpu"
+
+
+@pytest.fixture
+def support(tmp_path):
+    return write_photos(tmp_path / "photos", 3)
+
+
+@pytest.fixture
+def inbox(tmp_path):
+    return write_photos(tmp_path / "inbox", 2, first=10)
+
+
+def rows_of(file):
+    with file.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def sentence(err: str) -> str:
+    assert "Traceback" not in err
+    return err[err.rindex("Error: ") :].strip()
+
+
+def test_predict_prints_and_writes_an_answer_for_every_photo(cli, support, inbox, tmp_path):
+    answers = tmp_path / "answers.csv"
+    code, out, err = cli("predict --support", support, "--query", inbox, "--csv", answers, SMALL)
+    assert code == 0
+    assert "the head of miniimagenet-convnet4-pretrained to 9 photos of 3 classes" in err
+    rows = rows_of(answers)
+    assert len(rows) == 6
+    for row in rows:
+        assert row["label"] == row["best"] == row["file"].split("/")[0]
+        assert float(row["probability"]) > float(row["runner_up_probability"])
+        assert row["file"] in out
+
+
+def test_a_saved_classifier_gives_the_same_answers_without_the_photos(
+    cli, support, inbox, tmp_path
+):
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    mine = tmp_path / "mine"
+    words = ["--query", inbox, "--csv", first, "--save", mine]
+    assert cli("predict --support", support, *words, SMALL)[0] == 0
+    shutil.rmtree(support)
+    code, _, _ = cli("predict --classifier", mine, "--query", inbox, "--csv", second)
+    assert code == 0
+    assert first.read_text() == second.read_text()
+
+
+def test_a_photo_below_the_threshold_is_unsure_and_copies_are_sorted(
+    cli, support, inbox, tmp_path
+):
+    sorted_ = tmp_path / "sorted"
+    shutil.copy(inbox / "red" / "10.jpg", inbox / "10.jpg")  # two photos of one name and class
+    code, _, _ = cli("predict --support", support, "--query", inbox, "--copy-to", sorted_, SMALL)
+    assert code == 0
+    assert sorted(each.name for each in (sorted_ / "red").iterdir()) == [
+        "10-2.jpg",
+        "10.jpg",
+        "11.jpg",
+    ]
+    words = ["--query", inbox / "red" / "10.jpg", "--threshold 1"]
+    code, out, _ = cli("predict --support", support, *words, SMALL)
+    assert code == 0
+    assert "unsure (red?)" in out
+    code, _, err = cli("predict --support", support, "--query", inbox, "--copy-to", sorted_, SMALL)
+    assert code == 2
+    assert "exists already" in sentence(err)
+
+
+def test_damaged_photos_are_named_and_skipped_and_the_rest_is_done(cli, support, inbox, tmp_path):
+    (inbox / "cut.jpg").write_bytes((inbox / "red" / "10.jpg").read_bytes()[:300])
+    (inbox / "film.png").write_bytes(b"\x00\x00\x00\x18ftypmp42")
+    (inbox / "bomb.png").write_bytes(claiming_size(100_000, 100_000))
+    (inbox / "notes.txt").write_text("milk")
+    (inbox / ".hidden.jpg").write_text("a system's own")
+    Image.new("RGB", (1, 1)).save(inbox / "dot.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photo("green", 30).save(inbox / "turned.jpg", exif=exif)
+    answers = tmp_path / "answers.csv"
+    code, _, err = cli("predict --support", support, "--query", inbox, "--csv", answers, SMALL)
+    assert code == 1
+    assert "3 of 11 photos could not be read; the others are done." in sentence(err)
+    for name in ("cut.jpg", "film.png", "bomb.png"):
+        assert f"{name} " in err
+    assert "notes.txt is no photo" in err
+    assert len(rows_of(answers)) == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda f: (f / "empty").mkdir(), "empty holds no photo"),
+        (lambda f: [shutil.rmtree(f / c) for c in ("red", "blue")], "one class only"),
+        (lambda f: shutil.rmtree(f), "There is no folder"),
+        (lambda f: [(shutil.rmtree(f), f.mkdir())], "There is no photo"),
+        (lambda f: shutil.copy(f / "red/1.jpg", f / "loose.jpg"), "lies in no class folder"),
+        (lambda f: shutil.copy(f / "red/1.jpg", f / "blue/7.jpg"), "in two classes"),
+    ],
+)
+@pytest.mark.parametrize("command", ["predict --query {} --support", "check --support"])
+def test_folders_that_make_no_classifier_are_refused(
+    cli, support, inbox, command, change, reason
+):
+    change(support)
+    code, _, err = cli(command.format(inbox), support, SMALL)
+    assert code == 2
+    assert reason in sentence(err)
+
+
+def test_a_damaged_labelled_photo_stops_the_work(cli, support, inbox):
+    (support / "red" / "broken.jpg").write_text("no picture")
+    code, _, err = cli("predict --support", support, "--query", inbox, SMALL)
+    assert code == 1
+    assert "broken.jpg" in sentence(err)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("", "either --support"),
+        ("--support a --classifier b --query c", "either --support"),
+        ("--support a", "--query"),
+        ("--support a --query b --threshold 2", "0..1"),
+        ("--classifier a --query b --save c", "saved already"),
+        ("--support a --query b --normalization batch", "batch"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(cli, words, reason):
+    code, _, err = cli(f"predict {words}".strip())
+    assert code == 2
+    assert reason in err
+
+
+def test_check_tells_the_accuracy_and_finds_the_photo_with_a_wrong_label(cli, support, tmp_path):
+    photo("red", 40).save(support / "blue" / "wrong.jpg")
+    picture, result = tmp_path / "confusion.png", tmp_path / "check.json"
+    code, out, _ = cli("check --support", support, "--image", picture, "--json", result, SMALL)
+    assert code == 0
+    found = json.loads(result.read_text())
+    assert found["photos"] == found["folds"] == 10
+    assert f"{found['accuracy']:.1f} %" in out
+    assert found["interval"][0] < found["accuracy"] < found["interval"][1]
+    worst = found["look_mislabelled"][0]
+    assert (worst["file"], worst["looks_like"]) == ("blue/wrong.jpg", "red")
+    assert Image.open(picture).width > 200
+    assert sum(map(sum, found["confusion"])) == 10
+
+
+def test_check_leaves_out_the_only_photo_of_a_class(cli, support):
+    for number in (1, 2):
+        (support / "green" / f"{number}.jpg").unlink()
+    code, out, _ = cli("check --support", support, SMALL)
+    assert code == 0
+    assert "one photo only" in out
+    for colour in ("red", "blue"):
+        for number in (1, 2):
+            (support / colour / f"{number}.jpg").unlink()
+    code, _, err = cli("check --support", support, SMALL)
+    assert code == 2
+    assert "second one" in sentence(err)
+
+
+def test_labels_of_a_foreign_classifier_cannot_lead_out_of_the_folder(
+    cli, support, inbox, tmp_path
+):
+    mine = tmp_path / "mine"
+    images = [photo("red", 0), photo("blue", 0)]
+    model = "miniimagenet-convnet4-pretrained"
+    FewShotClassifier(model, device="cpu").fit(images, ["a", "b"]).save(mine)
+    description = read_sealed(mine / "classifier.json")
+    write_sealed(mine / "classifier.json", {**description, "classes": ["../../a", "b"]})
+    code, _, err = cli(
+        "predict --classifier", mine, "--query", inbox, "--copy-to", tmp_path / "copies"
+    )
+    assert code == 2
+    assert "cannot be the name of a folder" in sentence(err)
