@@ -61,9 +61,7 @@ def test_a_saved_classifier_gives_the_same_answers_without_the_photos(
     assert first.read_text() == second.read_text()
 
 
-def test_a_photo_below_the_threshold_is_unsure_and_copies_are_sorted(
-    cli, support, inbox, tmp_path
-):
+def test_a_photo_below_the_threshold_is_unsure_and_copies_are_sorted(cli, support, inbox, tmp_path):
     sorted_ = tmp_path / "sorted"
     shutil.copy(inbox / "red" / "10.jpg", inbox / "10.jpg")  # two photos of one name and class
     code, _, _ = cli("predict --support", support, "--query", inbox, "--copy-to", sorted_, SMALL)
@@ -114,9 +112,7 @@ def test_damaged_photos_are_named_and_skipped_and_the_rest_is_done(cli, support,
     ],
 )
 @pytest.mark.parametrize("command", ["predict --query {} --support", "check --support"])
-def test_folders_that_make_no_classifier_are_refused(
-    cli, support, inbox, command, change, reason
-):
+def test_folders_that_make_no_classifier_are_refused(cli, support, inbox, command, change, reason):
     change(support)
     code, _, err = cli(command.format(inbox), support, SMALL)
     assert code == 2
