@@ -35,4 +35,4 @@ def share_interval(right: int, among: int) -> tuple[float, float]:
     centre = share + z**2 / (2 * among)
     reach = z * np.sqrt(share * (1 - share) / among + z**2 / (4 * among**2))
     scale = 1 + z**2 / among
-    return float((centre - reach) / scale), float((centre + reach) / scale)
+    return max(0.0, float((centre - reach) / scale)), min(1.0, float((centre + reach) / scale))

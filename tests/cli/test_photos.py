@@ -172,9 +172,7 @@ def test_check_leaves_out_the_only_photo_of_a_class(cli, support):
     assert "second one" in sentence(err)
 
 
-def test_labels_of_a_foreign_classifier_cannot_lead_out_of_the_folder(
-    cli, support, inbox, tmp_path
-):
+def test_labels_of_a_foreign_classifier_cannot_lead_out_of_the_folder(cli, inbox, tmp_path):
     mine = tmp_path / "mine"
     images = [photo("red", 0), photo("blue", 0)]
     model = "miniimagenet-convnet4-pretrained"

@@ -1,0 +1,131 @@
+"""Saved classifiers answer as before, and whatever is not one is refused."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from photos import photo, photos
+from unicorn_maml import FewShotClassifier
+from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.sealed import read_sealed, write_sealed
+
+CONVNET = "miniimagenet-convnet4-pretrained"
+
+
+@pytest.fixture
+def mine(tmp_path):
+    made = FewShotClassifier(CONVNET, device="cpu").fit(*photos(1))
+    made.save(tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+@pytest.mark.parametrize("options", [{}, {"adapt": "all", "inner_steps": 2, "inner_lr": 0.01}])
+def test_a_loaded_classifier_answers_with_the_same_bits(tmp_path, options):
+    images, labels = photos(1)
+    made = FewShotClassifier(CONVNET, device="cpu", **options)
+    made.fit(images, [len(label) for label in labels])
+    made.save(tmp_path / "mine")
+    loaded = FewShotClassifier.load(tmp_path / "mine", device="cpu")
+    queries = [photo("red", 9), photo("blue", 9)]
+    assert np.array_equal(loaded.predict_proba(queries), made.predict_proba(queries))
+    assert loaded.classes_.dtype.kind == "i"
+    assert loaded.get_params() == made.get_params()
+    assert loaded.adapt_ == made.adapt_
+    loaded.save(tmp_path / "mine")  # takes the place of the first
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["mine"]
+
+
+def test_a_changed_byte_is_refused(mine):
+    file = mine / "classifier.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(FileError, match="has changed"):
+        FewShotClassifier.load(mine)
+
+
+def test_what_is_no_saved_classifier_is_refused(mine, tmp_path):
+    with pytest.raises(UsageError, match="no saved classifier"):
+        FewShotClassifier.load(tmp_path / "nothing")
+    (mine / "classifier.json").write_text("{")
+    with pytest.raises(FileError, match="damaged"):
+        FewShotClassifier.load(mine)
+    write_sealed(mine / "classifier.json", {"format": "something else"})
+    with pytest.raises(FileError, match="not a saved classifier"):
+        FewShotClassifier.load(mine)
+
+
+def test_a_folder_of_other_things_is_never_replaced(tmp_path):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("...")
+    made = FewShotClassifier(CONVNET, device="cpu").fit(*photos(1))
+    with pytest.raises(UsageError, match="no saved classifier"):
+        made.save(tmp_path / "letters")
+    assert (tmp_path / "letters" / "dear.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"format_version": 2}, "newer version"),
+        ({"classes": ["a", "b"]}, "does not fit its classes"),
+        ({"classes": [0.5, 1.5, 2.5]}, "no labels"),
+        ({"architecture": {"backbone": "convnet9"}}, "does not make sense|must be"),
+        ({"architecture": {"timm": "hf-hub:some/where"}}, "no name"),
+        ({"preprocessing": 3}, "does not make sense"),
+        ({"sha256": None}, "has changed"),
+    ],
+)
+def test_descriptions_that_make_no_sense_are_refused_whatever_their_checksum(mine, change, reason):
+    file = mine / "classifier.json"
+    write_sealed(file, {**read_sealed(file), **change})
+    with pytest.raises((FileError, UsageError), match=reason):
+        FewShotClassifier.load(mine)
+
+
+def test_nothing_of_this_machine_is_in_the_description(mine):
+    assert "/" not in json.dumps(json.loads((mine / "classifier.json").read_text()))
+
+
+class _Pooled(nn.Sequential):
+    """Stands for an untrained model of timm: features of a small convolution."""
+
+    num_features = 8
+    pretrained_cfg = {  # noqa: RUF012
+        "input_size": (3, 40, 40),
+        "mean": (0.5, 0.5, 0.5),
+        "std": (0.2, 0.2, 0.2),
+    }
+
+
+def test_a_model_of_timm_serves_as_a_backbone_whose_head_adapts(monkeypatch, tmp_path):
+    asked = []
+
+    def create_model(name, *, pretrained, num_classes):
+        if name == "nonsense":
+            raise RuntimeError("Unknown model")
+        asked.append((name, pretrained, num_classes))
+        torch.manual_seed(len(asked))
+        return _Pooled(nn.Conv2d(3, 8, 5), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+    made = FewShotClassifier("timm/tiny", device="cpu").fit(*photos(3))
+    assert made.score(*photos(3)) == 1
+    assert made.adapt_ == "head"
+    made.save(tmp_path / "mine")
+    loaded = FewShotClassifier.load(tmp_path / "mine", device="cpu")
+    queries = [photo("green", 9)]
+    assert np.array_equal(loaded.predict_proba(queries), made.predict_proba(queries))
+    assert asked == [("tiny", True, 0), ("tiny", False, 0)]
+    with pytest.raises(UsageError, match="keep their features"):
+        FewShotClassifier("timm/tiny", adapt="all").fit(*photos(1))
+    with pytest.raises(UsageError, match="no model"):
+        FewShotClassifier("timm/nonsense").fit(*photos(1))
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(UsageError, match="pip install"):
+        FewShotClassifier("timm/tiny").fit(*photos(1))
