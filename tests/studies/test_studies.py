@@ -292,7 +292,8 @@ def test_every_cell_of_a_heat_map_is_a_run_that_is_not_repeated(trained, tmp_pat
     check(result)
     assert (tmp_path / "cells" / "2-steps-rate-0.01" / "best").is_dir()
     cells = result["data"]["cells"]
-    assert [cell.get("diverged", False) for cell in cells] == [False, True, False, True]
+    # One step moves the head of UNICORN-MAML alone, which no rate can make infinite.
+    assert [cell.get("diverged", False) for cell in cells] == [False, False, False, True]
     assert result["data"]["best"]["inner_lr"] == 0.01
     assert "50% of the recipe's epochs" in result["conclusion"]
     monkeypatch.setattr(heatmap, "meta_train", None)
