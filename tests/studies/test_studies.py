@@ -278,7 +278,7 @@ def test_chance_tells_the_counts_of_five_ways():
 def test_every_cell_of_a_heat_map_is_a_run_that_is_not_repeated(trained, tmp_path, monkeypatch):
     settings = HeatmapSettings(
         recipe=trained["unicorn"],
-        steps="1,2",
+        steps="2,3",  # one step moves the head of UNICORN-MAML alone, which cannot diverge
         rates="0.01,1e30",
         budget=0.5,
         tasks=4,
@@ -292,8 +292,7 @@ def test_every_cell_of_a_heat_map_is_a_run_that_is_not_repeated(trained, tmp_pat
     check(result)
     assert (tmp_path / "cells" / "2-steps-rate-0.01" / "best").is_dir()
     cells = result["data"]["cells"]
-    # One step moves the head of UNICORN-MAML alone, which no rate can make infinite.
-    assert [cell.get("diverged", False) for cell in cells] == [False, False, False, True]
+    assert [cell.get("diverged", False) for cell in cells] == [False, True, False, True]
     assert result["data"]["best"]["inner_lr"] == 0.01
     assert "50% of the recipe's epochs" in result["conclusion"]
     monkeypatch.setattr(heatmap, "meta_train", None)
