@@ -4,11 +4,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from unicorn_maml.reporting.figures.style import color_of, new_figure
+from unicorn_maml.reporting.figures.style import color_of, new_figure, whole_numbers
 
 __all__ = ["draw_slots"]
-
-_SMALLEST = 1e-12  # on the logarithmic axes, in the place of an exact zero
 
 
 def draw_slots(result: dict[str, Any]) -> Figure:
@@ -35,15 +33,21 @@ def draw_slots(result: dict[str, Any]) -> Figure:
         )
         norms.bar(
             [place + shift for place in range(len(names))],
-            [max(found[name], _SMALLEST) for name in names],
+            [found[name] or float("nan") for name in names],
             width,
             color=color,
             label=label,
         )
+        for place, name in enumerate(names):
+            if found[name] == 0:  # which has no place on a logarithmic axis
+                at = (place + shift, 0.01)
+                norms.annotate(
+                    "0", at, xycoords=("data", "axes fraction"), ha="center", color=color
+                )
         if with_history and found["history"]["epoch"]:
             history = found["history"]
             for name, dashes in (("head_norm", "-"), ("head_gradient_norm", ":")):
-                values = [max(value, _SMALLEST) for value in history[name]]
+                values = [value or float("nan") for value in history[name]]
                 what = "head" if name == "head_norm" else "its meta-gradient"
                 label_of_line = f"{label}: {what}"
                 grid[0][2].plot(
@@ -64,5 +68,6 @@ def draw_slots(result: dict[str, Any]) -> Figure:
         course.set_yscale("log")
         course.set_xlabel("epoch")
         course.set_ylabel("norm")
+        whole_numbers(course.xaxis)
         course.legend(fontsize=8)
     return figure
