@@ -295,6 +295,8 @@ def test_every_cell_of_a_heat_map_is_a_run_that_is_not_repeated(trained, tmp_pat
     assert [cell.get("diverged", False) for cell in cells] == [False, True, False, True]
     assert result["data"]["best"]["inner_lr"] == 0.01
     assert "50% of the recipe's epochs" in result["conclusion"]
+    with pytest.raises(UsageError, match="has --epochs 1, not 2"):
+        heatmap.run(HeatmapSettings(**{**vars(settings), "budget": 1.0}))
     monkeypatch.setattr(heatmap, "meta_train", None)
     assert heatmap.run(settings)["data"] == result["data"]
 

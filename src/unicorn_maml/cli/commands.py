@@ -100,6 +100,7 @@ def _stopped(file: Path | None) -> str:
 
 
 _NOT_SHOWN = {"accuracy", "ci95", "per_task", "versions", "store_checksum", "weights_sha256"}
+_NOT_SHOWN |= {"data_set", "trained_steps"}
 
 
 def export(settings: ExportSettings) -> None:

@@ -1,21 +1,23 @@
 """Accuracy over a grid of inner steps and inner learning rates, each cell trained on its own."""
 
+import signal
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import fields, replace
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 
 import torch
 import yaml
 
 from unicorn_maml.devices import choose_device, describe_device
-from unicorn_maml.errors import DivergedError, FileError, UsageError
+from unicorn_maml.errors import DivergedError, FileError, UnicornError, UsageError
 from unicorn_maml.evaluation.meta_test import evaluate
 from unicorn_maml.files import read_object, write_json
 from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES
 from unicorn_maml.progress import OnProgress
-from unicorn_maml.settings import EvaluateSettings, HeatmapSettings, TrainSettings
+from unicorn_maml.settings import EvaluateSettings, HeatmapSettings, TrainSettings, to_json
 from unicorn_maml.studies.frame import study_result
 from unicorn_maml.training.meta_train import meta_train
 
@@ -141,29 +143,48 @@ def _run_all(
             note(number, _run_cell(each, settings))
     else:
         threads = max(1, torch.get_num_threads() // settings.workers)
-        with ProcessPoolExecutor(
-            settings.workers,
-            get_context("spawn"),
-            initializer=torch.set_num_threads,
-            initargs=(threads,),
-        ) as pool:
-            waiting = {
-                pool.submit(_run_cell, each, settings): number for number, each in enumerate(runs)
-            }
+        pool = ProcessPoolExecutor(
+            settings.workers, get_context("spawn"), initializer=_begin, initargs=(threads,)
+        )
+        waiting = {
+            pool.submit(_run_cell, each, settings): number for number, each in enumerate(runs)
+        }
+        try:
             for done in as_completed(waiting):
                 note(waiting[done], done.result())
+        except BrokenProcessPool as error:
+            raise UnicornError(
+                "The process of a cell was killed, perhaps for want of memory; use fewer --workers."
+            ) from error
+        except BaseException:
+            for process in active_children():  # what a cell has finished is kept
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
     return [cells[number] for number in range(len(runs))]
+
+
+def _begin(threads: int) -> None:
+    """Set up a worker: its share of the cores, and a quiet end when the user stops the study."""
+    torch.set_num_threads(threads)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
 
 
 def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
     """Train and test one cell, or take what an earlier call has found."""
     place = {"inner_steps": training.inner_steps, "inner_lr": training.inner_lr}
     file = training.folder / "test.json"
+    asked = {
+        "training": {**to_json(training), "resume": False, "device": None},
+        "tasks": settings.tasks,
+        "query": settings.query,
+    }
     if file.is_file():
         earlier = read_object(file)
-        asked = (settings.tasks, settings.query)
-        if earlier.get("diverged") or (earlier.get("tasks"), earlier.get("query")) == asked:
-            return earlier
+        if earlier.get("asked") == asked:
+            return dict(earlier["cell"])
     try:
         meta_train(training)
         test = evaluate(
@@ -178,7 +199,7 @@ def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
     except DivergedError:
         cell: Cell = {**place, "diverged": True}
     else:
-        kept = {name: test[name] for name in ("accuracy", "ci95", "tasks", "query")}
-        cell = {**place, **kept, "test": {k: v for k, v in test.items() if k != "per_task"}}
-    write_json(file, cell)
+        kept = {name: value for name, value in test.items() if name != "per_task"}
+        cell = {**place, "accuracy": test["accuracy"], "ci95": test["ci95"], "test": kept}
+    write_json(file, {"asked": asked, "cell": cell})
     return cell
