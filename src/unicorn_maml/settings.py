@@ -902,8 +902,8 @@ class PredictSettings(PhotoSettings):
 class CheckSettings(PhotoSettings):
     """Estimate how well a classifier made of these photos will do, from the photos themselves.
 
-    Each photo is classified by a classifier that was adapted to the others (from 100 photos on, to
-    nine tenths of them).
+    Each photo is classified by a classifier that was adapted to the others (with more than 100
+    photos, to nine tenths of them).
     """
 
     support: Annotated[Path | None, _SUPPORT + "; needed"] = None
