@@ -109,7 +109,7 @@ def _scores(ways: dict[str, Classify], loader: FeatureLoader, tasks: int) -> dic
 
 def _adapted_head(model: PhotoModel) -> Classify:
     def classify(support: Tensor, slots: Tensor, query: Tensor) -> Tensor:
-        inner_loop = inner_loop_of(PhotoSettings(), "head", model, support)
+        inner_loop = inner_loop_of(PhotoSettings(), "head", model, support, _WAY)
         head = model.head(_WAY)
         weight, bias = adapt_head(head, support[None], slots[None], inner_loop)
         return (query @ weight[0].T + bias[0]).argmax(1)

@@ -5,11 +5,12 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from photos import photos
 from unicorn_maml import FewShotClassifier
 from unicorn_maml.classifier import inner_loop
-from unicorn_maml.settings import TrainSettings
+from unicorn_maml.settings import PhotoSettings, TrainSettings
 from unicorn_maml.training.meta_train import meta_train
 
 
@@ -68,6 +69,14 @@ def test_auto_says_so_where_all_parameters_would_take_too_long(small_store, tmp_
     assert (made.adapt_, made.inner_steps_, made.normalization_) == ("head", 100, "frozen")
     made = FewShotClassifier(model, adapt="all", device="cpu").fit(*photos(1))
     assert made.adapt_ == "all"
+
+
+@pytest.mark.parametrize(("photos_per_class", "steps"), [(1, 100), (10, 100), (15, 150), (30, 200)])
+def test_without_meta_training_more_photos_bear_more_steps(photos_per_class, steps):
+    model = inner_loop.PhotoModel(None, {}, None, None, (), (), None)
+    features = torch.ones(3 * photos_per_class, 5)
+    taken = inner_loop.inner_loop_of(PhotoSettings(), "head", model, features, way=3)
+    assert (taken.inner_steps, taken.inner_lr) == (steps, 3 / 6)
 
 
 def test_what_the_user_gives_wins(small_store, tmp_path):

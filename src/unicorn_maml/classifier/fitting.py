@@ -69,7 +69,7 @@ def prepare_support(photos: Any, slots: NDArray[np.int64], asked: PhotoSettings)
     with torch.no_grad():
         parts = (images[i : i + _AT_ONCE] for i in range(0, len(images), _AT_ONCE))
         features = torch.cat([frozen_features(model.backbone, part, "float32") for part in parts])
-    inner_loop = inner_loop_of(asked, what, model, features)
+    inner_loop = inner_loop_of(asked, what, model, features, way=int(slots.max()) + 1)
     return SupportSet(model, images, features, torch.from_numpy(slots).to(device), inner_loop, note)
 
 

@@ -19,8 +19,11 @@ _TIMED_IMAGES = 8
 
 # For backbones that were never meta-trained, in units of 1 / (|z|^2 + 1), the mean over the support
 # features and the bias's input: below 4 of them gradient descent on a softmax head cannot diverge.
-# Chosen on validation classes, see docs/results.md.
-_HEAD_STEPS, _ALL_STEPS, _RATE = 100, 10, 3.0
+# Many photos bear more steps of the head: ten per photo of a class, within these bounds. Chosen on
+# validation classes, see docs/results.md.
+_RATE = 3.0
+_FEWEST_HEAD_STEPS, _STEPS_PER_PHOTO, _MOST_HEAD_STEPS = 100, 10, 200
+_ALL_STEPS = 10
 
 
 def choose_adapt(
@@ -56,11 +59,15 @@ def _estimate_seconds(model: PhotoModel, images: Tensor, steps: int) -> float:
 
 
 def inner_loop_of(
-    asked: PhotoSettings, adapt: Literal["all", "head"], model: PhotoModel, features: Tensor
+    asked: PhotoSettings,
+    adapt: Literal["all", "head"],
+    model: PhotoModel,
+    features: Tensor,
+    way: int,
 ) -> AdaptationSettings:
     """Return the settings that were asked for, completed by those of the model.
 
-    `features` (S, D) are those of the support images before adaptation.
+    `features` (S, D) are those of the support images of `way` classes before adaptation.
     """
     trained = model.inner_loop
     normalization: Normalization
@@ -69,7 +76,9 @@ def inner_loop_of(
         # A photo's answer must not depend on the photos beside it.
         normalization = "support" if trained.normalization == "batch" else trained.normalization
     else:
-        steps = _ALL_STEPS if adapt == "all" else _HEAD_STEPS
+        steps = _STEPS_PER_PHOTO * len(features) // way
+        steps = max(_FEWEST_HEAD_STEPS, min(steps, _MOST_HEAD_STEPS))
+        steps = _ALL_STEPS if adapt == "all" else steps
         rate = _RATE / (float(features.square().sum(1).mean()) + 1)
         normalization = "frozen"
     return AdaptationSettings(
