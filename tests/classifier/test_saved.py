@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -88,8 +89,12 @@ def test_descriptions_that_make_no_sense_are_refused_whatever_their_checksum(min
         FewShotClassifier.load(mine)
 
 
-def test_nothing_of_this_machine_is_in_the_description(mine):
-    assert "/" not in json.dumps(json.loads((mine / "classifier.json").read_text()))
+def test_no_folder_of_this_machine_is_in_the_description(tmp_path):
+    folder = Path(__file__).parents[2] / "weights" / CONVNET
+    FewShotClassifier(str(folder), device="cpu").fit(*photos(1)).save(tmp_path / "mine")
+    description = json.loads((tmp_path / "mine" / "classifier.json").read_text())
+    assert description["parameters"]["model"] == CONVNET
+    assert "/" not in json.dumps(description)
 
 
 class _Pooled(nn.Sequential):

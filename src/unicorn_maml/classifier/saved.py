@@ -41,7 +41,10 @@ def save_classifier(folder: Path, saved: Saved) -> None:
     network = saved.network
     tensors = {_BACKBONE + name: value for name, value in network.backbone.state_dict().items()}
     tensors |= {_WEIGHT: network.weight, _BIAS: network.bias}
-    parameters = saved.parameters | {"model": str(saved.parameters["model"]), "random_state": None}
+    model = str(saved.parameters["model"])
+    if not model.startswith("timm/"):
+        model = Path(model).name  # a classifier that is handed on names no folder of this machine
+    parameters = saved.parameters | {"model": model, "random_state": None}
     with new_folder(folder) as unfinished:
         description = {
             "format": _FORMAT,

@@ -39,13 +39,15 @@ def photos_in(path: Path) -> Photos:
         root = path
     else:
         raise UsageError(f"There is no folder {shown(str(path))}.")
-    photos = [each for each in found if each.name.lower().endswith(SUFFIXES)]
+    photos, others = [], []
+    for each in found:
+        (photos if each.name.lower().endswith(SUFFIXES) else others).append(each)
     if not photos:
         raise UsageError(
             f"There is no photo in {shown(str(path))}; photos end in {', '.join(SUFFIXES[:4])} or "
             "the like."
         )
-    return Photos(root, photos, [each for each in found if each not in set(photos)])
+    return Photos(root, photos, others)
 
 
 def labelled_photos(folder: Path) -> tuple[Photos, list[str]]:
