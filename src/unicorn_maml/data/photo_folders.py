@@ -39,9 +39,8 @@ def photos_in(path: Path) -> Photos:
         root = path
     else:
         raise UsageError(f"There is no folder {shown(str(path))}.")
-    photos, others = [], []
-    for each in found:
-        (photos if each.name.lower().endswith(SUFFIXES) else others).append(each)
+    photos = [each for each in found if each.name.lower().endswith(SUFFIXES)]
+    others = [each for each in found if not each.name.lower().endswith(SUFFIXES)]
     if not photos:
         raise UsageError(
             f"There is no photo in {shown(str(path))}; photos end in {', '.join(SUFFIXES[:4])} or "
