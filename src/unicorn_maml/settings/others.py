@@ -1,0 +1,117 @@
+"""Options of `demo`, `bench`, `results`, `models` and `export`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from unicorn_maml.checks import check_numbers, check_types
+from unicorn_maml.settings.words import (
+    DEVICE,
+    JSON,
+    PRECISION,
+    SHOT,
+    STEPS,
+    Backbone,
+    MethodName,
+    Precision,
+)
+
+__all__ = [
+    "BenchSettings",
+    "DemoSettings",
+    "ExportSettings",
+    "ModelsSettings",
+    "ResultsAddSettings",
+    "ResultsTableSettings",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """Meta-train MAML and UNICORN-MAML on drawn characters and compare them. Takes four minutes.
+
+    A second demo with the same settings continues or shows the runs of the first.
+    """
+
+    out: Annotated[Path, "folder of the two runs"] = Path("runs/demo")
+    epochs: Annotated[int, "epochs of 100 meta-training tasks"] = 16
+    tasks: Annotated[int, "novel tasks that both are tested on"] = 1000
+    permutation_tasks: Annotated[int, "tasks that are solved under all 120 label permutations"] = 10
+    seed: Annotated[int, "of weights and tasks"] = 0
+    device: Annotated[str, DEVICE] = "auto"
+    json: Annotated[Path | None, JSON] = None
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_numbers(self, at_least={"epochs": 1, "tasks": 1, "permutation_tasks": 1, "seed": 0})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchSettings:
+    """Measure how fast this machine adapts, evaluates and meta-trains, beside a plain loop.
+
+    By default it measures the paper's settings on a GPU, and two small ones on a CPU. Any of the
+    options from --backbone to --width measures one network of your own instead.
+    """
+
+    backbone: Annotated[Backbone | None, "network  [default: convnet4]"] = None
+    method: Annotated[MethodName | None, "maml or unicorn  [default: unicorn]"] = None
+    shot: Annotated[int | None, SHOT + "  [default: 1]"] = None
+    inner_steps: Annotated[int | None, STEPS + "  [default: 5]"] = None
+    size: Annotated[int | None, "side of the images  [default: 84]"] = None
+    channels: Annotated[int | None, "channels of the images  [default: 3]"] = None
+    width: Annotated[int | None, "channels of ConvNet-4  [default: 64]"] = None
+    normalization: Annotated[
+        Literal["batch", "mixed", "frozen"],
+        "batch-norm statistics of the query images, as for `train`; the plain loop cannot do "
+        "`support`",
+    ] = "mixed"
+    tasks: Annotated[
+        int | None, "tasks of a batch at adaptation and evaluation  [default: 64, on a CPU 8]"
+    ] = None
+    task_batch: Annotated[int, "tasks whose gradients make one update of meta-training"] = 1
+    repeats: Annotated[int, "measurements whose median is shown"] = 3
+    device: Annotated[str, DEVICE] = "auto"
+    precision: Annotated[
+        Precision | None, PRECISION + "  [default: bfloat16, on a CPU float32]"
+    ] = None
+    compile: Annotated[bool, "compile the network, where that is possible"] = True
+    json: Annotated[Path | None, JSON] = None
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        counts = ["shot", "inner_steps", "size", "channels", "width"]
+        counts += ["tasks", "task_batch", "repeats"]
+        check_numbers(self, at_least=dict.fromkeys(counts, 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsAddSettings:
+    """Keep a result of `evaluate` or `compare` as a small file, without per-task accuracies."""
+
+    file: Annotated[Path, "what --json wrote"]
+    row: Annotated[str, "row of the paper's tables, such as miniimagenet-resnet12-unicorn-1shot"]
+    folder: Annotated[Path, "folder of the small files"] = Path("results")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsTableSettings:
+    """Make a table of the paper's accuracies and of the results that were kept."""
+
+    folder: Annotated[Path, "folder of the small files"] = Path("results")
+    document: Annotated[Path | None, "put it into this document, between its marks"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsSettings:
+    """List the checkpoints that come with the project; every command takes them by name."""
+
+    json: Annotated[Path | None, "write the list to this file"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSettings:
+    """Write a small copy of a checkpoint to hand on: 8-bit weights, no folder names."""
+
+    checkpoint: Annotated[Path, "checkpoint folder, or a run folder (its best checkpoint)"]
+    out: Annotated[Path, "folder for the copy"] = Path("exported")

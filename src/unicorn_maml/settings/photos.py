@@ -1,0 +1,96 @@
+"""Options of `predict` and `check`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from unicorn_maml.checks import check_numbers, check_positive, check_types, require
+from unicorn_maml.settings.words import ADAPT, DEVICE, INNER_LR, JSON, STEPS
+
+__all__ = ["DEFAULT_MODEL", "CheckSettings", "PhotoSettings", "PredictSettings"]
+
+DEFAULT_MODEL = "miniimagenet-resnet12-pretrained"  # of `predict`, `check` and FewShotClassifier
+
+_OF_THE_MODEL = "  [default: the model's own]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhotoSettings:
+    """What all classifiers of photos have in common. `None` takes the model's own value."""
+
+    model: Annotated[
+        str, "checkpoint folder, name of a checkpoint that comes with the project, or timm/NAME"
+    ] = DEFAULT_MODEL
+    adapt: Annotated[
+        Literal["auto", "all", "head"],
+        ADAPT + "; `auto` takes what suits the model, and the head where all would take longer "
+        "than 20 seconds",
+    ] = "auto"
+    inner_steps: Annotated[int | None, STEPS + _OF_THE_MODEL] = None
+    inner_lr: Annotated[float | None, INNER_LR + _OF_THE_MODEL] = None
+    normalization: Annotated[
+        Literal["support", "mixed", "frozen"] | None,
+        "batch-norm statistics, as for `train`; not `batch`, under which the answer for a photo "
+        "depends on the photos beside it" + _OF_THE_MODEL,
+    ] = None
+    device: Annotated[str, DEVICE] = "auto"
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_numbers(self, at_least={"inner_steps": 0})
+        check_positive("inner-lr", self.inner_lr)
+
+
+_SUPPORT = "folder of labelled photos, one folder per class: PHOTOS/class/photo.jpg"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictSettings(PhotoSettings):
+    """Classify photos, by a few labelled ones or by a classifier that was saved."""
+
+    support: Annotated[Path | None, _SUPPORT] = None
+    classifier: Annotated[
+        Path | None, "saved classifier to take instead of --support and a model"
+    ] = None
+    query: Annotated[Path | None, "photo, or folder of photos, to classify"] = None
+    csv: Annotated[Path | None, "write the answers to this file"] = None
+    save: Annotated[Path | None, "keep the adapted classifier in this folder"] = None
+    threshold: Annotated[float, "say `unsure` where the best class is less probable than this"] = (
+        0.0
+    )
+    copy_to: Annotated[
+        Path | None, "new folder for copies of the photos, in one folder per class"
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            (self.support is None) != (self.classifier is None),
+            "Give either --support FOLDER, with labelled photos, or --classifier FOLDER.",
+        )
+        require(
+            self.query is not None or (self.save is not None and self.support is not None),
+            "Give the photos to classify, with --query FOLDER.",
+        )
+        require(0 <= self.threshold <= 1, f"--threshold must be in 0..1, not {self.threshold}.")
+        require(
+            self.save is None or self.classifier is None,
+            "--save goes with --support; the classifier in --classifier is saved already.",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSettings(PhotoSettings):
+    """Estimate how well a classifier made of these photos will do, from the photos themselves.
+
+    Each photo is classified by a classifier that was adapted to the others (with more than 100
+    photos, to nine tenths of them).
+    """
+
+    support: Annotated[Path | None, _SUPPORT + "; needed"] = None
+    image: Annotated[Path | None, "write a PNG of which classes are taken for which"] = None
+    json: Annotated[Path | None, JSON] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.support is not None, "Name the folder of labelled photos with --support.")
