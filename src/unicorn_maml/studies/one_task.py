@@ -81,6 +81,6 @@ def _sentence(label: str, found: dict[str, Any]) -> str:
         f"adaptation and {_range(found['query'], -1)}% after {support.shape[1] - 1} steps"
     )
     if len(fitted):
-        return f"{text}; all of them fit the support set after {fitted[0]} steps."
+        return f"{text}; all of them fit the support set after step {fitted[0]}."
     fitting = 100 * float((support[:, -1] == 100).mean())
     return f"{text}; {fitting:.0f}% of them fit the whole support set at the end."

@@ -31,16 +31,16 @@ def draw_slots(result: dict[str, Any]) -> Figure:
             color=color,
             label=label,
         )
-        norms.bar(
-            [place + shift for place in range(len(names))],
+        norms.plot(  # no bars: on a logarithmic axis they have nothing to stand on
+            [place + shift / 4 for place in range(len(names))],
             [found[name] or float("nan") for name in names],
-            width,
+            "o",
             color=color,
             label=label,
         )
         for place, name in enumerate(names):
             if found[name] == 0:  # which has no place on a logarithmic axis
-                at = (place + shift, 0.01)
+                at = (place + shift / 4, 0.01)
                 norms.annotate(
                     "0", at, xycoords=("data", "axes fraction"), ha="center", color=color
                 )
@@ -60,6 +60,7 @@ def draw_slots(result: dict[str, Any]) -> Figure:
     shares.legend()
     norms.set_title("the trained head")
     norms.set_yscale("log")
+    norms.set_xlim(-0.5, len(names) - 0.5)
     norms.set_ylabel("norm")
     norms.set_xticks(range(len(names)), list(names.values()))
     if with_history:
