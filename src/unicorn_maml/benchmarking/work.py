@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from unicorn_maml.adaptation.engine import adapt
+from unicorn_maml.adaptation.pieces import run_in_pieces
 from unicorn_maml.benchmarking import plain_loop
 from unicorn_maml.benchmarking.rows import QUERY, WAY, Row
 from unicorn_maml.data.batches import TaskBatch
@@ -90,11 +91,13 @@ def build_work(
 def _adapt_all(method: MAML, tasks: TaskBatch) -> None:
     """The inner loop alone, of as many tasks at once as the device likes."""
     method.eval()
-    at_once = method.tasks_at_once(tasks)
-    for start in range(0, len(tasks), at_once):
-        images = tasks.support_images[start : start + at_once]
-        labels = tasks.support_labels[start : start + at_once]
+
+    def adapt_piece(piece: slice) -> None:
+        images, labels = tasks.support_images[piece], tasks.support_labels[piece]
         adapt(method.backbone, method.head(tasks.way), images, labels, method.adaptation)
+
+    device = tasks.support_images.device
+    run_in_pieces(adapt_piece, len(tasks), method.tasks_at_once(tasks), device)
 
 
 def _adapt_one_by_one(method: MAML, tasks: TaskBatch) -> None:
