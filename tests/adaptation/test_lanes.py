@@ -5,22 +5,25 @@ CUDA itself is tested.
 """
 
 import copy
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from tasks import SIZE, random_tasks
-from unicorn_maml.adaptation import engine, lanes
+from unicorn_maml.adaptation import engine, lane, lanes
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError
+from unicorn_maml.methods import maml
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.method import Prediction
 from unicorn_maml.models.convnet4 import ConvNet4
-from unicorn_maml.models.heads import PerSlotHead, SharedHead
+from unicorn_maml.models.heads import PerSlotHead, SharedHead, ZeroHead
 from unicorn_maml.models.resnet12 import ResNet12
-from unicorn_maml.settings import AdaptationSettings
+from unicorn_maml.settings import AdaptationSettings, TrainSettings
+from unicorn_maml.training.meta_step import make_updates
+from unicorn_maml.training.optimizer import build_optimizer
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -49,19 +52,26 @@ class Lanes:
         self.monkeypatch, self.made = monkeypatch, []
 
     def __call__(self, method: MAML, tasks: TaskBatch) -> Prediction:
+        with self.used():
+            return method(tasks)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
         with self.monkeypatch.context() as patch:
             if DEVICE == "cpu":
-                patch.setattr(lanes, "Track", SerialTrack)
+                patch.setattr(lane, "Track", SerialTrack)
                 patch.setattr(lanes, "lanes_that_fit", lambda *_, **__: 3)
                 patch.setattr(engine, "runs_in_lanes", lambda *_: True)
-            make = lanes._Lane.__init__
+                patch.setattr(maml, "runs_in_lanes", lambda *_: True)
+                patch.setattr(maml, "tasks_in_lanes", lambda *_: 64)
+            make = lane.Lane.__init__
 
-            def count(lane, *arguments):
-                self.made.append(lane)
-                make(lane, *arguments)
+            def count(new, *arguments):
+                self.made.append(new)
+                make(new, *arguments)
 
-            patch.setattr(lanes._Lane, "__init__", count)
-            return method(tasks)
+            patch.setattr(lane.Lane, "__init__", count)
+            yield
 
     def set_width(self, width: int) -> None:
         self.monkeypatch.setattr(lanes, "lane_width", lambda *_: width)
@@ -110,21 +120,58 @@ def test_lanes_predict_what_the_plain_loop_predicts(policy, head, width, in_lane
     assert_near(found.support_losses, expected.support_losses)
 
 
+@pytest.mark.parametrize("policy", ["batch", "support", "mixed", "frozen"])
 @pytest.mark.parametrize("adapt", ["all", "head"])
-@pytest.mark.parametrize("head", [PerSlotHead, SharedHead])
-def test_meta_gradients_through_lanes_are_those_of_the_plain_loop(head, adapt, in_lanes):
-    tasks = random_tasks(3)
-    slow, fast = make(head, adapt=adapt).train(), make(head, adapt=adapt).to(DEVICE).train()
-    in_lanes(fast, there(tasks))  # records; the second time replays
-    expected, found = slow(tasks), in_lanes(fast, there(tasks))
-    for prediction in (expected, found):
-        logits = prediction.logits.flatten(0, 1).cpu()
-        F.cross_entropy(logits, tasks.query_labels.flatten()).backward()
+@pytest.mark.parametrize("head", [PerSlotHead, SharedHead, ZeroHead])
+@pytest.mark.parametrize("width", [1, 2])
+def test_recorded_meta_gradients_are_those_of_autograd(policy, adapt, head, width, in_lanes):
+    in_lanes.set_width(width)
+    slow, tasks = make(head, adapt=adapt, normalization=policy).train(), random_tasks(5)
+    fast = copy.deepcopy(slow).to(DEVICE)
+    expected, gradients = slow.meta_gradients(tasks, temperature=0.5)
+    with in_lanes.used():
+        for _ in range(2):  # records, and replays
+            found, recorded = fast.meta_gradients(there(tasks), temperature=0.5)
     assert in_lanes.made
-    for value, wanted in zip(fast.parameters(), slow.parameters(), strict=True):
-        assert_near(value.grad, wanted.grad)
+    for ours, theirs in zip(recorded, gradients, strict=True):
+        assert_near(ours, theirs)
+    assert_near(found.logits, expected.logits)
+    assert_near(found.support_losses, expected.support_losses)
     for name, average in expected.statistics.items():
         assert_near(found.statistics[name], average)
+
+
+def test_frozen_parameters_have_no_meta_gradient_in_lanes(in_lanes):
+    slow, tasks = make().train(), random_tasks(2)
+    slow.backbone.blocks[0][0].weight.requires_grad_(False)
+    fast = copy.deepcopy(slow).to(DEVICE)
+    with in_lanes.used():
+        _, recorded = fast.meta_gradients(there(tasks), temperature=0.5)
+    _, gradients = slow.meta_gradients(tasks, temperature=0.5)
+    for ours, theirs in zip(recorded, gradients, strict=True):
+        assert_near(ours, theirs)
+
+
+def test_updates_in_lanes_lead_to_the_parameters_of_updates_by_autograd(in_lanes):
+    slow, batches = make().train(), [random_tasks(2, seed=seed) for seed in range(3)]
+    fast = copy.deepcopy(slow).to(DEVICE)
+    settings = TrainSettings(backbone="convnet4", outer_lr=0.1)
+    losses = []
+    with in_lanes.used():
+        optimizer = build_optimizer(fast, settings)
+        losses.append(
+            [
+                float(step.loss)
+                for step in make_updates(fast, optimizer, map(there, batches), temperature=0.5)
+            ]
+        )
+    optimizer = build_optimizer(slow, settings)
+    losses.append(
+        [float(step.loss) for step in make_updates(slow, optimizer, batches, temperature=0.5)]
+    )
+    torch.testing.assert_close(*losses)
+    for value, wanted in zip(fast.state_dict().values(), slow.state_dict().values(), strict=True):
+        assert_near(value, wanted)
 
 
 def test_lanes_follow_weights_that_change_between_calls(in_lanes):
@@ -172,7 +219,7 @@ def test_a_diverging_rate_is_reported(in_lanes):
 def test_a_lane_that_finds_no_memory_leaves_the_work_to_the_others(in_lanes, monkeypatch, caplog):
     method, tasks = make().to(DEVICE).eval(), random_tasks(9)
     in_lanes.set_width(1)
-    record, made = lanes._SupportLane.record_steps, []
+    record, made = lane.SupportLane.record_steps, []
 
     def fail_after_two(self, *arguments):
         made.append(self)
@@ -180,7 +227,7 @@ def test_a_lane_that_finds_no_memory_leaves_the_work_to_the_others(in_lanes, mon
             raise torch.OutOfMemoryError("full")
         record(self, *arguments)
 
-    monkeypatch.setattr(lanes._SupportLane, "record_steps", fail_after_two)
+    monkeypatch.setattr(lane.SupportLane, "record_steps", fail_after_two)
     with torch.no_grad():
         found = in_lanes(method, there(tasks)).logits
         expected = copy.deepcopy(method).cpu()(tasks).logits

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from unicorn_maml.adaptation.lanes import adapt_in_lanes, predict_in_lanes, runs_in_lanes
+from unicorn_maml.adaptation.lanes import (
+    MetaGradient,
+    adapt_in_lanes,
+    meta_gradient_in_lanes,
+    predict_in_lanes,
+    runs_in_lanes,
+)
 from unicorn_maml.adaptation.network import task_network
 from unicorn_maml.adaptation.normalization import query_statistics
 from unicorn_maml.adaptation.passes import (
@@ -21,7 +27,7 @@ from unicorn_maml.adaptation.plan import lane_width, tasks_at_once
 from unicorn_maml.errors import DivergedError
 from unicorn_maml.settings import AdaptationSettings
 
-__all__ = ["AdaptedTasks", "OnStep", "adapt", "refuse_divergence"]
+__all__ = ["AdaptedTasks", "OnStep", "adapt", "meta_gradient", "refuse_divergence"]
 
 
 @dataclass(frozen=True)
@@ -129,15 +135,8 @@ def adapt(
     second_order = settings.order == 2 and differentiable
     tasks = len(support_images)
     network = task_network(backbone, tasks)
-    start = network.parameters_of(backbone)
-    trainable = {name for name, value in backbone.named_parameters() if value.requires_grad}
-    adapting = [name for name in start if name in trainable and settings.adapt == "all"] + HEAD
-    start[HEAD_WEIGHT], start[HEAD_BIAS] = head[0].repeat(tasks, 1), head[1].repeat(tasks)
-    # Slots that start alike give an image's feature the gradient sum_k (p_k - y_k) w = 0 in the
-    # first step, so the backbone stays and its backward pass can be left out. (Not of second order:
-    # the derivative of that gradient is not zero.)
-    first_adapting = HEAD if _slots_are_alike(head) and not second_order else adapting
-    if runs_in_lanes(backbone, support_images) and not second_order and on_step is None:
+    adapting, first_adapting = _adapting(backbone, head, settings, second_order=second_order)
+    if runs_in_lanes(backbone, support_images) and not differentiable and on_step is None:
         values, statistics, losses = adapt_in_lanes(
             backbone,
             head,
@@ -147,13 +146,13 @@ def adapt(
             adapting=adapting,
             first_adapting=first_adapting,
         )
-        if differentiable:
-            values = _reattach(start, values, adapting)
         constants = network.other_buffers_of(backbone)
         return AdaptedTasks(
             backbone, settings, values, statistics, constants, support_images, losses
         )
 
+    start = network.parameters_of(backbone)
+    start[HEAD_WEIGHT], start[HEAD_BIAS] = head[0].repeat(tasks, 1), head[1].repeat(tasks)
     statistics = network.statistics_of(backbone)
     # Copies, because drop layers count their calls, and what one task does is not to be seen by
     # the next.
@@ -197,6 +196,62 @@ def adapt(
     if on_step:
         on_step(settings.inner_steps, adapted)
     return adapted
+
+
+def meta_gradient(
+    backbone: nn.Module,
+    head: tuple[Tensor, Tensor],
+    support: tuple[Tensor, Tensor],
+    query: tuple[Tensor, Tensor],
+    settings: AdaptationSettings,
+    *,
+    temperature: float,
+) -> MetaGradient:
+    """The gradient of T tasks' query losses, of first order, where backbone `runs_in_lanes`.
+
+    `support` and `query` are images and labels of T tasks. It is what autograd would make of
+    `adapt` and `logits`, without a graph: the gradient at the adapted values.
+    """
+    statistics = query_statistics(settings.normalization, meta_training=True)
+    images, labels = query
+    support_rows = support[0].shape[1] if statistics == "support" else 0
+    if support_rows:
+        images = torch.cat([support[0], images], 1)
+    adapting, first_adapting = _adapting(backbone, head, settings, second_order=False)
+    return meta_gradient_in_lanes(
+        backbone,
+        head,
+        support,
+        (images, labels),
+        settings,
+        adapting=adapting,
+        first_adapting=first_adapting,
+        wanted=_trainable(backbone) + HEAD,
+        query_statistics=statistics,
+        support_rows=support_rows,
+        temperature=temperature,
+    )
+
+
+def _trainable(backbone: nn.Module) -> list[str]:
+    return [name for name, value in backbone.named_parameters() if value.requires_grad]
+
+
+def _adapting(
+    backbone: nn.Module,
+    head: tuple[Tensor, Tensor],
+    settings: AdaptationSettings,
+    *,
+    second_order: bool,
+) -> tuple[list[str], list[str]]:
+    """What the inner loop moves, and what its first step moves.
+
+    Slots that start alike give an image's feature the gradient sum_k (p_k - y_k) w = 0 in the first
+    step, so the backbone stays and its backward pass can be left out. (Not of second order: the
+    derivative of that gradient is not zero.)
+    """
+    adapting = (_trainable(backbone) if settings.adapt == "all" else []) + HEAD
+    return adapting, HEAD if _slots_are_alike(head) and not second_order else adapting
 
 
 def _slots_are_alike(head: tuple[Tensor, Tensor]) -> bool:

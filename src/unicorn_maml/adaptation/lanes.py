@@ -8,31 +8,30 @@ network. Nothing here waits for the card.
 
 import logging
 from collections.abc import Callable, Hashable, Iterator
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from unicorn_maml.adaptation.lane import Lane, MetaLane, QueryLane, SupportLane, Values
 from unicorn_maml.adaptation.network import TaskNetwork, can_widen, task_network
 from unicorn_maml.adaptation.normalization import Statistics
-from unicorn_maml.adaptation.passes import (
-    HEAD_BIAS,
-    HEAD_WEIGHT,
-    descend,
-    query_pass,
-    support_pass,
-)
+from unicorn_maml.adaptation.passes import HEAD_BIAS, HEAD_WEIGHT
 from unicorn_maml.adaptation.plan import lane_width, lanes_that_fit
-from unicorn_maml.adaptation.track import Track
 from unicorn_maml.settings import AdaptationSettings
 
-__all__ = ["adapt_in_lanes", "predict_in_lanes", "runs_in_lanes"]
+__all__ = [
+    "MetaGradient",
+    "adapt_in_lanes",
+    "meta_gradient_in_lanes",
+    "predict_in_lanes",
+    "runs_in_lanes",
+]
 
 _MOST_LANES = 8  # on an H200 four are up to a tenth slower, and more are no faster
 _KINDS_KEPT = 4  # recordings hold memory, and a program seldom goes back to earlier shapes
-
-Values = dict[str, Tensor]
 
 
 def runs_in_lanes(backbone: nn.Module, images: Tensor) -> bool:
@@ -55,35 +54,27 @@ def adapt_in_lanes(
 
     The first step moves `first_adapting` alone.
     """
-    tasks, steps = len(support_images), settings.inner_steps
-    width = lane_width(backbone, support_images)
-    network = task_network(backbone, width)
-    start = network.parameters_of(backbone)
-    start[HEAD_WEIGHT], start[HEAD_BIAS] = head[0].repeat(width, 1), head[1].repeat(width)
-    averages = network.statistics_of(backbone)
-    constants = network.other_buffers_of(backbone)
+    tasks, width = len(support_images), lane_width(backbone, support_images)
+    start = _Start.of(backbone, head, width)
 
-    def make() -> _SupportLane:
-        lane = _SupportLane(network, start, averages, constants, support_images, settings)
+    def make() -> SupportLane:
+        lane = SupportLane(*start, support_images, settings)
         lane.record_steps(support_labels, adapting, first_adapting)
         return lane
 
     kind = (settings.inner_lr, tuple(adapting), tuple(first_adapting))
-    lanes = _lanes(backbone, kind, settings, support_images, len(head[1]), make, backward=True)
-    values = {name: _for_tasks(tasks, value, width) for name, value in start.items()}
-    statistics = {name: _for_tasks(tasks, value, width) for name, value in averages.items()}
-    losses = head[1].new_empty(steps, tasks)
+    lanes = _lanes(
+        backbone, kind, settings, support_images, len(head[1]), width, make, backward=True
+    )
+    values = {name: _for_tasks(tasks, value, width) for name, value in start.values.items()}
+    averages = {name: _for_tasks(tasks, value, width) for name, value in start.statistics.items()}
+    losses = head[1].new_empty(settings.inner_steps, tasks)
     for lane, piece in _share_out(lanes, tasks, width):
-        count = piece.stop - piece.start
-        lane.take({**start, **averages, **constants})
-        lane.take_images(support_images[piece])
-        lane.labels[:count].copy_(support_labels[piece])
-        for step in range(steps):
-            loss = lane.first_step() if step == 0 else lane.later_step()
-            losses[step, piece].copy_(loss[:count])
-        for all_tasks, of_lane in ((values, lane.values), (statistics, lane.statistics)):
-            _copy_tasks(all_tasks, tasks, piece, of_lane, width, slice(0, count))
-    return values, statistics, losses
+        lane.adapt(start.all(), support_images[piece], support_labels[piece], losses[:, piece])
+        part = slice(0, piece.stop - piece.start)
+        for all_tasks, of_lane in ((values, lane.values), (averages, lane.statistics)):
+            _copy_tasks(all_tasks, tasks, piece, of_lane, width, part)
+    return values, averages, losses
 
 
 @torch.no_grad()
@@ -103,17 +94,17 @@ def predict_in_lanes(
     way = len(values[HEAD_BIAS]) // tasks
     network = task_network(backbone, width)
 
-    def make() -> _QueryLane:
+    def make() -> QueryLane:
         one_value, one_average = (
             {name: _for_tasks(width, value, tasks).zero_() for name, value in each.items()}
             for each in (values, statistics)
         )
-        lane = _QueryLane(network, one_value, one_average, constants, images, settings)
+        lane = QueryLane(network, one_value, one_average, constants, images, settings)
         lane.record_query(query_statistics, support_rows)
         return lane
 
     kind = (query_statistics, support_rows)
-    lanes = _lanes(backbone, kind, settings, images, way, make, backward=False)
+    lanes = _lanes(backbone, kind, settings, images, way, width, make, backward=False)
     logits = values[HEAD_BIAS].new_empty(tasks, images.shape[1] - support_rows, way)
     for lane, piece in _share_out(lanes, tasks, width):
         part = slice(0, piece.stop - piece.start)
@@ -125,90 +116,102 @@ def predict_in_lanes(
     return logits
 
 
-class _Lane:
-    """Tensors of W tasks that stay where they are, and the track on which passes change them."""
+@dataclass(frozen=True)
+class MetaGradient:
+    """What T tasks contribute to an update of first order."""
 
-    def __init__(
-        self,
-        network: TaskNetwork,
-        values: Values,
-        statistics: Values,
-        constants: Values,
-        images: Tensor,
-        settings: AdaptationSettings,
-    ):
-        self.network, self.settings = network, settings
-        self.values = {name: value.clone() for name, value in values.items()}
-        self.statistics = {name: value.clone() for name, value in statistics.items()}
-        self.constants = {name: value.clone() for name, value in constants.items()}
-        self.tensors = {**self.values, **self.statistics, **self.constants}
-        one_task = images[:1].expand(network.tasks, *images.shape[1:])
-        self.images = network.wide(one_task)  # (B, W * C, H, W)
-        self.track = Track(images.device)
-
-    def take(self, given: Values) -> None:
-        """Copy tensors of W tasks to those of the same names."""
-        if not given:
-            return
-        torch._foreach_copy_([self.tensors[name] for name in given], list(given.values()))
-
-    def take_images(self, images: Tensor) -> None:
-        """Copy the images (t, B, C, H, W) of the first t <= W tasks."""
-        rows, _, *size = self.images.shape
-        by_task = self.images.view(rows, self.network.tasks, -1, *size)
-        by_task[:, : len(images)].copy_(images.transpose(0, 1))
+    gradients: Values  # of the sum of their query losses, each a mean over the task's queries
+    logits: Tensor  # (T, Q, N), of the query images
+    statistics: Values  # running averages that the tasks left, wide
+    support_losses: Tensor  # (M, T)
 
 
-class _SupportLane(_Lane):
-    labels: Tensor  # (W, S)
-    first_step: Callable[[], Tensor]
-    later_step: Callable[[], Tensor]
+@torch.no_grad()
+def meta_gradient_in_lanes(
+    backbone: nn.Module,
+    head: tuple[Tensor, Tensor],
+    support: tuple[Tensor, Tensor],
+    query: tuple[Tensor, Tensor],
+    settings: AdaptationSettings,
+    *,
+    adapting: list[str],
+    first_adapting: list[str],
+    wanted: list[str],
+    query_statistics: Statistics,
+    support_rows: int,
+    temperature: float,
+) -> MetaGradient:
+    """The gradient with respect to the first values that are `wanted`, of T tasks' query losses.
 
-    def record_steps(self, labels: Tensor, adapting: list[str], first_adapting: list[str]) -> None:
-        self.labels = labels[:1].repeat(self.network.tasks, 1)
-        self.later_step = self.track.record(lambda: self._step(adapting))
-        self.first_step = self.later_step
-        if first_adapting != adapting:
-            self.first_step = self.track.record(lambda: self._step(first_adapting))
+    `support` and `query` are images and labels; the query images stand behind `support_rows`
+    support images. What a task adapts to and what it is asked runs in one lane, so that its
+    adapted values never leave it.
+    """
+    (support_images, support_labels), (images, labels) = support, query
+    tasks, way = len(images), len(head[1])
+    width = min(tasks, lane_width(backbone, images))
+    start = _Start.of(backbone, head, width)
 
-    @torch.enable_grad()
-    def _step(self, adapting: list[str]) -> Tensor:
-        leaves = {n: v.requires_grad_() if n in adapting else v for n, v in self.values.items()}
-        loss, gradients = support_pass(
-            self.network,
-            leaves,
-            {**self.constants, **self.statistics},
-            self.images,
-            self.labels,
-            self.settings,
-            adapting=adapting,
+    def make() -> MetaLane:
+        lane = MetaLane(*start, support_images, settings)
+        lane.record_steps(support_labels, adapting, first_adapting)
+        lane.record_query(
+            images,
+            labels,
+            wanted,
+            statistics=query_statistics,
+            support_rows=support_rows,
+            temperature=temperature,
         )
-        descend(leaves, adapting, gradients, self.settings.inner_lr)
-        for value in leaves.values():
-            value.requires_grad_(False)
-        return loss
+        return lane
+
+    steps = (settings.inner_lr, support_images.shape[1], tuple(adapting), tuple(first_adapting))
+    kind = (steps, tuple(wanted), query_statistics, support_rows, temperature)
+    lanes = _lanes(backbone, kind, settings, images, way, width, make, backward=True)
+    averages = {name: _for_tasks(tasks, value, width) for name, value in start.statistics.items()}
+    losses = head[1].new_empty(settings.inner_steps, tasks)
+    logits = head[1].new_empty(tasks, images.shape[1] - support_rows, way)
+    for lane in lanes:
+        lane.forget_sums()
+    for lane, piece in _share_out(lanes, tasks, width):
+        part = slice(0, piece.stop - piece.start)
+        lane.adapt(start.all(), support_images[piece], support_labels[piece], losses[:, piece])
+        logits[piece].copy_(lane.query(images[piece], labels[piece])[part])
+        _copy_tasks(averages, tasks, piece, lane.statistics, width, part)
+    sums = lanes[0].sums
+    for lane in lanes[1:]:
+        torch._foreach_add_(list(sums.values()), list(lane.sums.values()))
+    first = {**dict(backbone.named_parameters()), HEAD_WEIGHT: head[0], HEAD_BIAS: head[1]}
+    # In the layout of the parameters, or else an optimiser takes them one by one.
+    gradients = {name: torch.empty_like(first[name]) for name in wanted}
+    for name, place in gradients.items():
+        torch.sum(sums[name].view(width, *place.shape), 0, out=place)
+    return MetaGradient(gradients, logits, averages, losses)
 
 
-class _QueryLane(_Lane):
-    query: Callable[[], Tensor]
+class _Start(NamedTuple):
+    """What a lane of W tasks begins with, wide."""
 
-    def record_query(self, statistics: Statistics, support_rows: int) -> None:
-        self.query = self.track.record(
-            lambda: query_pass(
-                self.network,
-                self.values,
-                {**self.constants, **self.statistics},
-                self.images,
-                self.settings,
-                statistics=statistics,
-                support_rows=support_rows,
-                drop=False,
-            )
+    network: TaskNetwork
+    values: Values
+    statistics: Values
+    constants: Values
+
+    @classmethod
+    def of(cls, backbone: nn.Module, head: tuple[Tensor, Tensor], width: int) -> "_Start":
+        network = task_network(backbone, width)
+        values = network.parameters_of(backbone)
+        values[HEAD_WEIGHT], values[HEAD_BIAS] = head[0].repeat(width, 1), head[1].repeat(width)
+        return cls(
+            network, values, network.statistics_of(backbone), network.other_buffers_of(backbone)
         )
 
+    def all(self) -> Values:
+        return {**self.values, **self.statistics, **self.constants}
 
-_Kind = TypeVar("_Kind", bound=_Lane)
-_made: WeakKeyDictionary[nn.Module, dict[Hashable, list[_Lane]]] = WeakKeyDictionary()
+
+_Kind = TypeVar("_Kind", bound=Lane)
+_made: WeakKeyDictionary[nn.Module, dict[Hashable, list[Lane]]] = WeakKeyDictionary()
 
 
 def _lanes(
@@ -217,12 +220,12 @@ def _lanes(
     settings: AdaptationSettings,
     images: Tensor,
     way: int,
+    width: int,
     make: Callable[[], _Kind],
     *,
     backward: bool,
 ) -> list[_Kind]:
     """The lanes for such passes, made when they are needed and memory allows."""
-    width = lane_width(backbone, images)
     key = (
         kind,
         backward,
@@ -244,7 +247,7 @@ def _lanes(
             lane.track.wait()
     wanted = min(_MOST_LANES, -(-len(images) // width))
     if len(lanes) < wanted:
-        fitting = lanes_that_fit(backbone, images, settings.precision, backward=backward)
+        fitting = lanes_that_fit(backbone, images, width, settings.precision, backward=backward)
         wanted = min(wanted, max(1, len(lanes) + fitting))
     while len(lanes) < wanted:
         try:

@@ -57,9 +57,15 @@ def descend(
     rate: float,
 ) -> None:
     """One step of gradient descent, in place: that keeps addresses and memory layout."""
-    used = [(name, g) for name, g in zip(adapting, gradients, strict=True) if g is not None]
+    used = [(values[n], g) for n, g in zip(adapting, gradients, strict=True) if g is not None]
+    # PyTorch updates many tensors with one kernel, but none if one of them has another layout than
+    # its gradient, as filters of 1x1 pixels may have.
+    alike = [(value, g) for value, g in used if value.stride() == g.stride()]
+    others = [(value, g) for value, g in used if value.stride() != g.stride()]
     with torch.no_grad():
-        torch._foreach_add_([values[name] for name, _ in used], [g for _, g in used], alpha=-rate)
+        for pairs in (alike, others):
+            if pairs:
+                torch._foreach_add_([v for v, _ in pairs], [g for _, g in pairs], alpha=-rate)
 
 
 def query_pass(

@@ -94,10 +94,9 @@ def tasks_in_lanes(backbone: nn.Module, images: Tensor) -> int:
 
 
 def lanes_that_fit(
-    backbone: nn.Module, images: Tensor, precision: Precision, *, backward: bool
+    backbone: nn.Module, images: Tensor, width: int, precision: Precision, *, backward: bool
 ) -> int:
-    """How many lanes for such images fit into the free memory of a GPU."""
-    width = lane_width(backbone, images)
+    """How many lanes of `width` tasks with such images fit into the free memory of a GPU."""
     size = width * bytes_per_task(
         backbone, images.shape[2:], images.shape[1], precision=precision, backward=backward
     )

@@ -5,11 +5,14 @@ ICML 2017; first order by default, with many steps and a pre-trained backbone, a
 "How to Train Your MAML to Excel in Few-Shot Classification", ICLR 2022.
 """
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unicorn_maml.adaptation.engine import adapt, refuse_divergence
+from unicorn_maml.adaptation.engine import adapt, meta_gradient, refuse_divergence
 from unicorn_maml.adaptation.head_only import adapt_head
 from unicorn_maml.adaptation.lanes import runs_in_lanes
+from unicorn_maml.adaptation.passes import HEAD_BIAS, HEAD_WEIGHT
 from unicorn_maml.adaptation.plan import tasks_at_once, tasks_in_lanes
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError
@@ -49,6 +52,52 @@ class MAML(Method):
         logits = adapted.logits(tasks.query_images, meta_training=self.training)
         return Prediction(logits, adapted.statistics, adapted.support_losses)
 
+    def meta_gradients(
+        self, tasks: TaskBatch, *, temperature: float
+    ) -> tuple[Prediction, list[Tensor | None]]:
+        """Predict, and return the gradients of the mean query loss at a temperature.
+
+        One for every parameter that requires it, in order; `None` if it has no part in the loss.
+        """
+        if self.adaptation.order == 1 and runs_in_lanes(self.backbone, tasks.support_images):
+            return self._recorded_gradients(tasks, temperature)
+        prediction = self(tasks)
+        loss = F.cross_entropy(
+            prediction.logits.flatten(0, 1) / temperature, tasks.query_labels.flatten()
+        )
+        parameters = [value for value in self.parameters() if value.requires_grad]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        kept = Prediction(
+            prediction.logits.detach(), prediction.statistics, prediction.support_losses
+        )
+        return kept, list(gradients)
+
+    def _recorded_gradients(
+        self, tasks: TaskBatch, temperature: float
+    ) -> tuple[Prediction, list[Tensor | None]]:
+        head = self.head(tasks.way)
+        found = meta_gradient(
+            self.backbone,
+            head,
+            (tasks.support_images, tasks.support_labels),
+            (tasks.query_images, tasks.query_labels),
+            self.adaptation,
+            temperature=temperature,
+        )
+        torch._foreach_div_(list(found.gradients.values()), len(tasks))  # the mean's
+        gradients: dict[str, Tensor | None] = {
+            f"backbone.{name}": value for name, value in found.gradients.items()
+        }
+        of_head = {n: v for n, v in self.head.named_parameters("head") if v.requires_grad}
+        if of_head:
+            to_first = [found.gradients[HEAD_WEIGHT], found.gradients[HEAD_BIAS]]
+            to_head = torch.autograd.grad(head, list(of_head.values()), to_first, allow_unused=True)
+            gradients |= dict(zip(of_head, to_head, strict=True))
+        prediction = Prediction(found.logits, found.statistics, found.support_losses)
+        return prediction, [
+            gradients[name] for name, value in self.named_parameters() if value.requires_grad
+        ]
+
     def from_features(self, tasks: TaskBatch) -> Tensor:
         """Adapt the head to the support features and predict the query features."""
         weight, bias = adapt_head(
@@ -74,9 +123,9 @@ class MAML(Method):
 
     def tasks_at_once(self, tasks: TaskBatch) -> int:
         """How many tasks to put into one call; the graphs of second order take their memory."""
-        if not self.training and runs_in_lanes(self.backbone, tasks.support_images):
-            return tasks_in_lanes(self.backbone, tasks.support_images)
         second_order = self.training and self.adaptation.order == 2
+        if not second_order and runs_in_lanes(self.backbone, tasks.support_images):
+            return tasks_in_lanes(self.backbone, tasks.support_images)
         return tasks_at_once(
             self.backbone,
             tasks.support_images,

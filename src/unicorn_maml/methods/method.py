@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from unicorn_maml.adaptation.plan import tasks_at_once
@@ -58,5 +59,5 @@ class Method(nn.Module):
 def set_statistics(method: Method, statistics: dict[str, Tensor]) -> None:
     """Make running averages (C,) those of the backbone."""
     buffers = dict(method.backbone.named_buffers())
-    for name, value in statistics.items():
-        buffers[name].copy_(value)
+    if statistics:
+        torch._foreach_copy_([buffers[name] for name in statistics], list(statistics.values()))

@@ -5,7 +5,6 @@ was interrupted at any moment and resumed ends with the same weights as one that
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unicorn_maml.data.batches import TaskBatch, TaskLoader
+from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
@@ -33,7 +32,7 @@ from unicorn_maml.training.checkpoint import (
     refusing_nonsense,
     save_checkpoint,
 )
-from unicorn_maml.training.meta_step import absorb_statistics, add_meta_gradient
+from unicorn_maml.training.meta_step import make_updates, norm_of
 from unicorn_maml.training.optimizer import (
     build_optimizer,
     optimizer_state,
@@ -126,12 +125,6 @@ def _loader(
     return TaskLoader(sampler, pixel_mean=pixels[0], pixel_std=pixels[1], device=device)
 
 
-def _norm(values: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    """The norm () of all numbers together; a head of zeros has none. A GPU is not waited for."""
-    squares = [value.detach().square().sum() for value in values if value is not None]
-    return torch.stack(squares).sum().sqrt() if squares else torch.zeros(())
-
-
 class _Trainer:
     """The state that an epoch changes."""
 
@@ -203,17 +196,17 @@ class _Trainer:
         all_tasks = settings.epochs * settings.tasks_per_epoch
         losses, accuracies, gradients = [], [], []
         started = time.perf_counter()
-        tasks = self._batch(first_task)
-        for done in range(0, settings.tasks_per_epoch, settings.task_batch):
-            start = first_task + done
-            self.optimizer.zero_grad()
-            step = add_meta_gradient(self.method, tasks, temperature=settings.temperature)
-            gradients.append(_norm([value.grad for value in self.method.head.parameters()]))
-            self.optimizer.step()
-            absorb_statistics(self.method, step)
-            tasks = self._batch(start + settings.task_batch)  # while a GPU is at work
-            for prediction in step.predictions:
-                self.method.refuse_divergence(prediction)
+        firsts = range(first_task, first_task + settings.tasks_per_epoch, settings.task_batch)
+        updates = make_updates(
+            self.method,
+            self.optimizer,
+            (self.base.load(range(i, i + settings.task_batch)) for i in firsts),
+            temperature=settings.temperature,
+        )
+        for first, step in zip(firsts, updates, strict=True):
+            done = first + settings.task_batch
+            assert step.head_gradient_norm is not None
+            gradients.append(float(step.head_gradient_norm))
             losses.append(float(step.loss))
             accuracies.append(float(step.accuracy))
             if not np.isfinite(losses[-1]):
@@ -225,22 +218,19 @@ class _Trainer:
                 "epoch": epoch,
                 "loss": float(np.mean(losses[-50:])),
                 "accuracy": float(np.mean(accuracies[-50:])),
-                "tasks/s": (done + settings.task_batch) / (time.perf_counter() - started),
+                "tasks/s": (done - first_task) / (time.perf_counter() - started),
             }
             if on_progress:
-                on_progress(start + settings.task_batch, all_tasks, figures)
+                on_progress(done, all_tasks, figures)
         return {
             "epoch": epoch,
             "loss": float(np.mean(losses)),
             "accuracy": float(np.mean(accuracies)),
             "outer_lr": rate,
-            "head_norm": float(_norm(list(self.method.head.parameters()))),
-            "head_gradient_norm": float(torch.stack(gradients).mean()),
+            "head_norm": float(norm_of(self.method.head.parameters())),
+            "head_gradient_norm": float(np.mean(gradients)),
             "tasks_per_second": settings.tasks_per_epoch / (time.perf_counter() - started),
         }
-
-    def _batch(self, first_task: int) -> TaskBatch:
-        return self.base.load(range(first_task, first_task + self.settings.task_batch))
 
     def _validate(self) -> dict[str, float]:
         numbers = range(self.settings.validation_tasks)
