@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from torch import nn
 
 from unicorn_maml.benchmarking.rows import Row
@@ -61,10 +59,9 @@ def main() -> None:
     backbone = build_backbone(checkpoint.spec.features)
     load_backbone(checkpoint.folder, backbone, checkpoint.spec.features)
     backbone.to(device)
-    table = Table(
-        *("", "float32", "bfloat16", "difference", "same accuracy", "seconds"),
-        title=f"{checkpoint.folder.name}, {arguments.tasks} novel tasks, mixed, "
-        f"{describe_device(device)}{', TF32' if arguments.tf32 else ''}",
+    print(
+        f"{checkpoint.folder.name}, {arguments.tasks} novel tasks, mixed, "
+        f"{describe_device(device)}{', TF32' if arguments.tf32 else ''}"
     )
     for method, shot, steps, rate in _LOOPS:
         if shot not in arguments.shots:
@@ -80,14 +77,13 @@ def main() -> None:
         wide, wide_seconds = _scores(backbone, row, rate, "float32", loader, arguments.tasks)
         low, low_seconds = _scores(backbone, row, rate, "bfloat16", loader, arguments.tasks)
         gain = mean_interval(low - wide)
-        table.add_row(
-            f"{method} {shot}-shot, {steps} steps",
-            *(str(mean_interval(each)) for each in (wide, low)),
-            f"{gain.mean:+.3f} ± {gain.ci95:.3f}",
-            f"{np.mean(low == wide) * 100:.1f}% of tasks",
-            f"{wide_seconds:.0f}, {low_seconds:.0f}",
+        print(
+            f"{method} {shot}-shot, {steps} steps: float32 {mean_interval(wide)} "
+            f"({wide_seconds:.0f} s), bfloat16 {mean_interval(low)} ({low_seconds:.0f} s), "
+            f"difference {gain.mean:+.3f} ± {gain.ci95:.3f}; "
+            f"{np.mean(low == wide):.1%} of tasks have the same accuracy",
+            flush=True,
         )
-    Console(highlight=False, width=120).print(table)
 
 
 def _scores(
