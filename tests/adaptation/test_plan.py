@@ -33,6 +33,26 @@ def test_the_estimate_counts_outputs_and_parameters():
     assert plan.bytes_per_task(network, torch.Size((1, 16, 16)), 10) == expected
 
 
+@pytest.mark.parametrize(
+    ("lanes", "kept", "measured"),
+    [
+        ([(8, 5, True)], 64, 4.45),  # adaptation
+        ([(8, 5, True), (8, 75, False)], 64, 5.13),  # evaluation
+        ([(1, 5, True), (1, 75, True)], 0, 2.51),  # meta-training, one task per update
+    ],
+)
+def test_the_plan_covers_what_was_measured_on_an_h200_without_wasting_half(lanes, kept, measured):
+    # Peaks in GiB of `bench --backbone resnet12 --method unicorn --shot 1 --inner-steps 5`.
+    network = ResNet12()
+    size = torch.Size((3, 84, 84))
+    planned = sum(
+        count * plan.bytes_per_task(network, size, images, precision="bfloat16", backward=backward)
+        for count, images, backward in lanes
+    )
+    planned += kept * sum(4 * value.numel() for value in network.parameters())
+    assert measured < planned / 2**30 < 2 * measured
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("network", [ConvNet4, ResNet12])
 def test_a_gpu_stays_within_its_memory_limit(network):
