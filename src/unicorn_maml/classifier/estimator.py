@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from unicorn_maml.classifier.fitting import adapt_to_photos
+from unicorn_maml.classifier.fitting import OnInnerStep, adapt_to_photos
 from unicorn_maml.classifier.saved import Saved, load_classifier, save_classifier
 from unicorn_maml.data.photos import pixels_of_photos
 from unicorn_maml.devices import choose_device
@@ -53,8 +53,18 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike) -> "FewShotClassifier":  # noqa: N803
-        """Adapt to photos and their labels."""
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: ArrayLike,
+        *,
+        on_step: OnInnerStep | None = None,
+    ) -> "FewShotClassifier":
+        """Adapt to photos and their labels.
+
+        `on_step(m, probabilities)` sees the probabilities (photos, classes) of the photos
+        themselves after m = 0..M inner steps.
+        """
         names = [name for name in self.get_params() if name != "random_state"]
         asked = PhotoSettings(**{name: getattr(self, name) for name in names})
         labels = _checked_labels(y)
@@ -63,7 +73,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, slots = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise UsageError("All photos have the same label; give photos of two or more classes.")
-        fitted = adapt_to_photos(X, slots, asked)
+        fitted = adapt_to_photos(X, slots, asked, on_step)
         if fitted.note:
             warnings.warn(fitted.note, stacklevel=2)
         self.network_ = fitted.network

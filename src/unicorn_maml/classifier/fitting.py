@@ -1,6 +1,7 @@
 """From photos and their slots to an adapted network."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,10 @@ from unicorn_maml.errors import DivergedError, UsageError
 from unicorn_maml.methods.features import frozen_features
 from unicorn_maml.settings import AdaptationSettings, PhotoSettings
 
-__all__ = ["Fitted", "SupportSet", "adapt_to_photos", "prepare_support"]
+__all__ = ["Fitted", "OnInnerStep", "SupportSet", "adapt_to_photos", "prepare_support"]
+
+# Called with m = 0..M and the probabilities (photos, classes) of the support photos after m steps.
+OnInnerStep = Callable[[int, NDArray[np.float64]], None]
 
 _AT_ONCE = 64
 
@@ -73,15 +77,29 @@ def prepare_support(photos: Any, slots: NDArray[np.int64], asked: PhotoSettings)
     return SupportSet(model, images, features, torch.from_numpy(slots).to(device), inner_loop, note)
 
 
-def adapt_to_photos(photos: Any, slots: NDArray[np.int64], asked: PhotoSettings) -> Fitted:
+def adapt_to_photos(
+    photos: Any,
+    slots: NDArray[np.int64],
+    asked: PhotoSettings,
+    on_step: OnInnerStep | None = None,
+) -> Fitted:
     """Adapt the model that was asked for to photos whose classes are slots 0..way-1."""
     support = prepare_support(photos, slots, asked)
     model = support.model
     head = model.head(support.way)
+
+    def tell(step: int, logits: Tensor) -> None:
+        assert on_step is not None
+        on_step(step, logits[0].double().softmax(-1).cpu().numpy())
+
     with torch.no_grad():
         if support.has_fixed_features:
             weight, bias = adapt_head(
-                head, support.features[None], support.slots[None], support.inner_loop
+                head,
+                support.features[None],
+                support.slots[None],
+                support.inner_loop,
+                on_step=tell if on_step else None,
             )
             network = AdaptedNetwork(
                 model.backbone,
@@ -93,8 +111,14 @@ def adapt_to_photos(photos: Any, slots: NDArray[np.int64], asked: PhotoSettings)
                 model.pixel_std,
             )
         else:
+            images = support.images[None]
             adapted = adapt(
-                model.backbone, head, support.images[None], support.slots[None], support.inner_loop
+                model.backbone,
+                head,
+                images,
+                support.slots[None],
+                support.inner_loop,
+                on_step=(lambda m, task: tell(m, task.logits(images))) if on_step else None,
             )
             refuse_divergence(adapted.support_losses, support.inner_loop)
             network = with_fixed_statistics(adapted, model)

@@ -36,17 +36,23 @@ class AdaptedNetwork:
     pixel_mean: tuple[float, ...]
     pixel_std: tuple[float, ...]
 
-    @torch.no_grad()
     def logits(self, pixels: NDArray[np.uint8]) -> Tensor:
         """Pixels (n, H, W, C) -> logits (n, N), on the CPU."""
-        device = self.weight.device
+        return self.logits_of(self.features(pixels)).cpu()
+
+    @torch.no_grad()
+    def features(self, pixels: NDArray[np.uint8]) -> Tensor:
+        """Pixels (n, H, W, C) -> features (n, D)."""
         found = []
         for start in range(0, len(pixels), _AT_ONCE):
             part = pixels[start : start + _AT_ONCE]
-            images = normalised(part, self.pixel_mean, self.pixel_std, device)
-            features = frozen_features(self.backbone, images, "float32")
-            found.append((features @ self.weight.T + self.bias).cpu())
+            images = normalised(part, self.pixel_mean, self.pixel_std, self.weight.device)
+            found.append(frozen_features(self.backbone, images, "float32"))
         return torch.cat(found)
+
+    def logits_of(self, features: Tensor) -> Tensor:
+        """Features (n, D) -> logits (n, N)."""
+        return features @ self.weight.T + self.bias
 
 
 def normalised(
