@@ -12,6 +12,7 @@ from rich.console import Console
 
 from unicorn_maml import __version__
 from unicorn_maml.cli import commands
+from unicorn_maml.cli.app import open_app
 from unicorn_maml.cli.bench import bench
 from unicorn_maml.cli.check import check
 from unicorn_maml.cli.data import data_prepare, data_show
@@ -25,6 +26,7 @@ from unicorn_maml.errors import UnicornError
 from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
     STUDIES,
+    AppSettings,
     BenchSettings,
     CheckSettings,
     CompareSettings,
@@ -108,6 +110,13 @@ add_command(
     CheckSettings,
     check,
     epilog="Example: unicorn-maml check --support photos --image confusion.png",
+)
+add_command(
+    app,
+    "app",
+    AppSettings,
+    open_app,
+    epilog="Example: unicorn-maml app --port 8000",
 )
 add_command(app, "export", ExportSettings, commands.export)
 add_command(

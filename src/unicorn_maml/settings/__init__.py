@@ -19,6 +19,7 @@ from unicorn_maml.settings.others import (
 )
 from unicorn_maml.settings.photos import (
     DEFAULT_MODEL,
+    AppSettings,
     CheckSettings,
     PhotoSettings,
     PredictSettings,
@@ -69,6 +70,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "STUDIES",
     "AdaptationSettings",
+    "AppSettings",
     "AverageSettings",
     "Backbone",
     "BenchSettings",

@@ -1,4 +1,4 @@
-"""Options of `predict` and `check`."""
+"""Options of `predict`, `check` and `app`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from unicorn_maml.checks import check_numbers, check_positive, check_types, require
 from unicorn_maml.settings.words import ADAPT, DEVICE, INNER_LR, JSON, STEPS
 
-__all__ = ["DEFAULT_MODEL", "CheckSettings", "PhotoSettings", "PredictSettings"]
+__all__ = ["DEFAULT_MODEL", "AppSettings", "CheckSettings", "PhotoSettings", "PredictSettings"]
 
 DEFAULT_MODEL = "miniimagenet-resnet12-pretrained"  # of `predict`, `check` and FewShotClassifier
 
@@ -94,3 +94,21 @@ class CheckSettings(PhotoSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.support is not None, "Name the folder of labelled photos with --support.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppSettings(PhotoSettings):
+    """Open a page for your own photos: name classes, adapt, classify, download the classifier.
+
+    The page is served by this machine to itself until Ctrl-C. Nothing is sent anywhere, and
+    what was uploaded is deleted at the end. Needs the extra `app`: pip install 'unicorn-maml[app]'
+    """
+
+    host: Annotated[
+        str, "address to listen at; 0.0.0.0 lets all who can reach this machine use the page"
+    ] = "127.0.0.1"
+    port: Annotated[int, "port to listen at; 0 takes any that is free"] = 7860
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.port <= 65535, f"--port must be in 0..65535, not {self.port}.")
