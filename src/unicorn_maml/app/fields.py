@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.utils import get_upload_folder
 
 from unicorn_maml.app.uploads import MOST_CLASSES, MOST_PHOTOS, sound_photos
 
@@ -17,23 +18,31 @@ _FIRST_SHOWN = 2
 _SUFFIXES = [".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp"]  # that browsers can show
 
 
-def photo_field(label: str, most: int, *, columns: int) -> tuple[Any, Any]:
+def photo_field(label: str, most: int) -> tuple[Any, Any]:
     """Add a field that takes up to `most` photos, from files or the camera.
 
     Returns the field, and the event that there are others in it.
     """
-    field = gr.Gallery(
+    field: Any = gr.Gallery(
         label=label,
         sources=["upload", "webcam"],
         file_types=_SUFFIXES,
         interactive=True,
-        columns=columns,
-        fit_columns=False,
-        height=240,
+        height=260,
         object_fit="cover",
         buttons=[],
         elem_classes=PHOTO_FIELD,
     )
+
+    # Gradio would fetch a photo from an address if a request named one.
+    move_file = field.async_move_resource_to_block_cache
+
+    async def move_no_address(path: Any) -> Any:
+        if str(path).startswith(("http://", "https://")):
+            raise _not_uploaded()
+        return await move_file(path)
+
+    field.async_move_resource_to_block_cache = move_no_address
 
     def keep_sound(value: Any) -> Any:
         kept, sentences = sound_photos(paths_in(value), most)
@@ -46,8 +55,19 @@ def photo_field(label: str, most: int, *, columns: int) -> tuple[Any, Any]:
 
 
 def paths_in(value: Any) -> list[Path]:
-    """The photos of a field, as Gradio hands them over."""
-    return [Path(path) for path, _ in value or []]
+    """Return the photos of a field, from what Gradio hands over.
+
+    A request that is written by hand can name any file; Gradio leaves a gallery's unchecked.
+    """
+    uploads = Path(get_upload_folder()).resolve()
+    paths = [Path(path) for path, _ in value or []]
+    if not all(path.resolve().is_relative_to(uploads) for path in paths):
+        raise _not_uploaded()
+    return paths
+
+
+def _not_uploaded() -> gr.Error:
+    return gr.Error("Only photos that were added here can be used.", print_exception=False)
 
 
 class ClassFields:
@@ -62,7 +82,7 @@ class ClassFields:
             for number in range(1, MOST_CLASSES + 1):
                 with gr.Column(min_width=280, visible=number <= _FIRST_SHOWN) as column:
                     name = gr.Textbox(label=f"Class {number}", placeholder="name, such as leaf")
-                    photos, _ = photo_field(f"Photos of class {number}", MOST_PHOTOS, columns=3)
+                    photos, _ = photo_field(f"Photos of class {number}", MOST_PHOTOS)
                     removes.append(gr.Button("Remove this class", size="sm"))
                 self._columns.append(column)
                 self._names.append(name)

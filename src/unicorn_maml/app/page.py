@@ -30,7 +30,10 @@ _STYLE = f"""
 .{PHOTO_FIELD}:has(> .source-selection) > :is(.upload-wrapper, .wrap) {{
     height: calc(100% - 45px);
 }}
-.{PHOTO_FIELD} .grid-container {{ padding-top: 32px; }}
+.{PHOTO_FIELD} .grid-container {{
+    padding-top: 32px;
+    grid-template-columns: repeat(auto-fill, minmax(90px, 1fr));
+}}
 """
 _REFRESH_SECONDS = 0.2
 _CLEANING = (3600, 24 * 3600)  # every hour, what is older than a day
@@ -76,7 +79,7 @@ def build_page(asked: PhotoSettings, example: Example, folder: Path) -> gr.Block
         usage = gr.Markdown(_USAGE, visible=False)
         gr.Markdown("## 3. Photos to classify")
         gr.Markdown("They are classified as soon as there is an adapted classifier.")
-        queries, new_queries = photo_field("Photos to classify", MOST_QUERIES, columns=6)
+        queries, new_queries = photo_field("Photos to classify", MOST_QUERIES)
 
         @gr.render(inputs=[answers])  # type: ignore[untyped-decorator]
         def show_answers(found: list[Answer]) -> None:
@@ -160,15 +163,13 @@ def _summary(made: Adapted, asked: PhotoSettings, steps: Sequence[Step]) -> str:
 
 
 def _show_answer(answer: Answer) -> None:
+    photos = {
+        answer.photo.name: answer.photo,
+        f"Nearest support photo: {answer.nearest_label}": answer.nearest,
+    }
     with gr.Row(equal_height=True):
-        gr.Image(
-            str(answer.photo), label=answer.photo.name, height=220, buttons=[], interactive=False
-        )
+        for label, photo in photos.items():
+            gr.Image(
+                str(photo), label=label, height=220, min_width=140, buttons=[], interactive=False
+            )
         gr.Label(answer.probabilities, label="Probabilities", min_width=240)
-        gr.Image(
-            str(answer.nearest),
-            label=f"Nearest support photo: {answer.nearest_label}",
-            height=220,
-            buttons=[],
-            interactive=False,
-        )

@@ -1,5 +1,6 @@
 """Serves the page from this machine, from a folder of its own that is gone at the end."""
 
+import errno
 import os
 import socket
 import tempfile
@@ -54,17 +55,16 @@ def serving(settings: AppSettings) -> Iterator[str]:
 def _free_port(host: str, port: int) -> int:
     """Return the port if it is free, before anything that takes time is begun."""
     try:
-        with socket.create_server((host, port), family=_family(host)) as listener:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
             return int(listener.getsockname()[1])
     except OSError as error:
-        raise UsageError(
-            f"Cannot listen at {host}, port {port} ({error.strerror}); choose another --port, or "
-            "another --host."
-        ) from error
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
+        if error.errno == errno.EADDRINUSE:
+            reason = f"Port {port} is in use by another program; choose another --port."
+        else:
+            reason = f"Cannot listen at {host}, port {port} ({error.strerror}); choose others."
+        raise UsageError(reason) from error
 
 
 def _bracketed(host: str) -> str:

@@ -100,8 +100,8 @@ class CheckSettings(PhotoSettings):
 class AppSettings(PhotoSettings):
     """Open a page for your own photos: name classes, adapt, classify, download the classifier.
 
-    The page is served by this machine to itself until Ctrl-C. Nothing is sent anywhere, and
-    what was uploaded is deleted at the end. Needs the extra `app`: pip install 'unicorn-maml[app]'
+    This machine serves it to itself until Ctrl-C. Nothing is sent anywhere, and photos that were
+    added are deleted at the end. It needs Gradio, the extra `app` of this package.
     """
 
     host: Annotated[
