@@ -201,15 +201,24 @@ def test_what_cannot_be_used_is_answered_with_a_sentence(visit, tmp_path):
     photo("red", 0).save(tmp_path / "good.jpg")
     person.adds("Photos of class 1", [tmp_path / "good.jpg", tmp_path / "text.jpg"], kept=1)
     person.sees("text.jpg cannot be decoded")
+    person.names(1, "one")
+    person.names(2, "two")
+    person.adds("Photos of class 2", [tmp_path / "good.jpg"])
+    person.presses("Adapt")
+    person.sees("The same photo is in two classes (photos 0 and 1: good.jpg and good.jpg)")
+    sync_api.expect(person.tab.get_by_text("Adapting ...")).to_have_count(0)
     many = [tmp_path / f"{number}.png" for number in range(51)]
     for number, path in enumerate(many):
         Image.new("RGB", (8, 8), (number, 0, 0)).save(path)
-    person.adds("Photos of class 2", many, kept=50)
+    person.adds("Photos to classify", many[:21], kept=20)
+    person.sees("At most 20 photos are taken here")
+    person.presses("Add a class")
+    person.adds("Photos of class 3", many, kept=50)
     person.sees("At most 50 photos are taken here")
     (tmp_path / "large.jpg").write_bytes(bytes((20 << 20) + 1))
-    person.field("Photos to classify").locator("input[type=file]").set_input_files(
-        tmp_path / "large.jpg"
-    )
+    person.presses("Add a class")
+    field = person.field("Photos of class 4")
+    field.locator("input[type=file]").set_input_files(tmp_path / "large.jpg")
     person.sees('exceed the maximum allowed size of 20.0 Mb: "large.jpg"')
 
 

@@ -96,6 +96,7 @@ def build_page(asked: PhotoSettings, example: Example, folder: Path) -> gr.Block
                 work = pool.submit(adapt, support, asked, steps.append)
                 while wait([work], _REFRESH_SECONDS).not_done:
                     yield {status: "Adapting ...", curve: _curve(steps)}
+            yield {status: "", curve: _curve(steps)}  # also where it failed
             made = _or_say_why(work.result)
             yield {adapted: made, status: _summary(made, asked, steps), curve: _curve(steps)}
             with tempfile.TemporaryDirectory(dir=folder) as own:
