@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tasks import MLP, SIZE, random_tasks
+from unicorn_maml.adaptation import pooled_block
 from unicorn_maml.adaptation.engine import adapt
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError, UsageError
@@ -21,6 +22,15 @@ from unicorn_maml.settings import AdaptationSettings
 
 POLICIES = ["batch", "support", "mixed", "frozen"]
 TEMPERATURE = 0.5
+
+
+@pytest.fixture(params=["pooled blocks", "layers"])
+def _both_ways(request, monkeypatch):
+    if request.param == "pooled blocks":  # however few their outputs
+        monkeypatch.setattr(pooled_block, "_FEWEST", 0)
+
+
+both_ways = pytest.mark.usefixtures("_both_ways")
 
 
 def convnet(seed: int = 0) -> ConvNet4:
@@ -103,6 +113,7 @@ class NaiveTask:
             norm.running_var.copy_(norm.moments[1])
 
 
+@both_ways
 @pytest.mark.parametrize("policy", POLICIES)
 def test_evaluation_equals_a_plain_loop_over_tasks(policy):
     tasks = random_tasks()
@@ -118,6 +129,7 @@ def test_evaluation_equals_a_plain_loop_over_tasks(policy):
             torch.testing.assert_close(logits[number], naive.logits(naive.query))
 
 
+@both_ways
 @pytest.mark.parametrize("backbone", [convnet, mlp])
 def test_first_order_meta_gradients_equal_those_of_a_naive_loop(backbone):
     tasks = random_tasks(1)
@@ -131,6 +143,7 @@ def test_first_order_meta_gradients_equal_those_of_a_naive_loop(backbone):
     torch.testing.assert_close(ours["head.bias"], naive.head.bias.grad)
 
 
+@both_ways
 @pytest.mark.parametrize(
     ("backbone", "policy"),
     [*((convnet, policy) for policy in POLICIES), (mlp, "batch")],
@@ -192,6 +205,7 @@ def test_a_batch_of_tasks_gives_the_results_of_single_tasks(network, kind, train
         torch.testing.assert_close(value, torch.cat([one.statistics[name] for one in alone]))
 
 
+@both_ways
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_meta_gradient_of_a_batch_is_the_mean_of_its_tasks(order):
     tasks = random_tasks(3)
@@ -307,6 +321,7 @@ def adapted_with(method: MAML, head: tuple[Tensor, Tensor], tasks: TaskBatch) ->
     return [*adapted.values.values(), *adapted.statistics.values(), adapted.support_losses]
 
 
+@both_ways
 @pytest.mark.parametrize("policy", POLICIES)
 def test_leaving_out_the_backbone_in_the_first_step_of_equal_slots_changes_nothing(policy):
     tasks, method = random_tasks(2), make(convnet(), normalization=policy)

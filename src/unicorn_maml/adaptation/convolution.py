@@ -5,7 +5,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["replace_convolutions", "task_convolution"]
+__all__ = ["TaskConv2d", "replace_convolutions", "task_convolution"]
 
 
 def task_convolution(
@@ -26,7 +26,7 @@ def task_convolution(
     return F.conv2d(maps, weight, bias, stride, padding, dilation, groups)
 
 
-class _TaskConv2d(nn.Module):
+class TaskConv2d(nn.Module):
     """Stands in for a convolution layer, with the same parameters."""
 
     def __init__(self, layer: nn.Conv2d):
@@ -41,7 +41,11 @@ class _TaskConv2d(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Convolve (B, T * C, H, W)."""
-        return task_convolution(maps, self.weight, self.bias, **self.shape)
+        return self.convolve(maps, self.weight, self.bias)
+
+    def convolve(self, maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Convolve with other values."""
+        return task_convolution(maps, weight, bias, **self.shape)
 
 
 def replace_convolutions(module: nn.Module) -> None:
@@ -49,4 +53,4 @@ def replace_convolutions(module: nn.Module) -> None:
     for name, layer in list(module.named_modules()):
         if type(layer) is nn.Conv2d and layer.padding_mode == "zeros":
             parent, _, attribute = name.rpartition(".")
-            setattr(module.get_submodule(parent), attribute, _TaskConv2d(layer))
+            setattr(module.get_submodule(parent), attribute, TaskConv2d(layer))

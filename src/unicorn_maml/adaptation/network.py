@@ -15,6 +15,7 @@ from torch.func import functional_call
 from unicorn_maml.adaptation.convolution import replace_convolutions
 from unicorn_maml.adaptation.normalization import Statistics, replace_batch_norm
 from unicorn_maml.adaptation.pieces import worker_number
+from unicorn_maml.adaptation.pooled_block import replace_blocks
 from unicorn_maml.settings import Precision
 
 __all__ = ["TaskNetwork", "can_widen", "task_network"]
@@ -39,6 +40,7 @@ class TaskNetwork:
         module: nn.Module = skeleton
         norms = replace_batch_norm(module)
         replace_convolutions(module)
+        replace_blocks(module)
         self._module = module
         self._forward: _Forward = lambda values, images: functional_call(module, values, (images,))
         self._compiled: _Forward | None = None
