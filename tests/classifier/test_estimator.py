@@ -186,12 +186,11 @@ def test_arrays_that_are_no_images_are_refused(fitted, array, reason):
 @pytest.mark.parametrize("policy", ["frozen", "support"])
 def test_watching_the_inner_steps_shows_how_the_answers_came_about(what, policy):
     images, labels = photos(2)
-    options = {"adapt": what, "normalization": policy, "inner_steps": 3, "inner_lr": 0.02}
+    options = {"adapt": what, "normalization": policy, "inner_steps": 3, "inner_lr": 0.005}
     seen = []
     watched = classifier(**options).fit(images, labels, on_step=lambda *step: seen.append(step))
     assert [number for number, _ in seen] == [0, 1, 2, 3]
     assert_allclose(seen[0][1], np.full((6, 3), 1 / 3))  # slots start alike
-    # In float32, and with normalisation as an operation of its own or inside the convolutions.
-    assert_allclose(seen[3][1], watched.predict_proba(images), atol=1e-4)
+    assert_allclose(seen[3][1], watched.predict_proba(images), atol=1e-5)
     unwatched = classifier(**options).fit(images, labels)
     assert_allclose(watched.predict_proba(images), unwatched.predict_proba(images), atol=1e-6)

@@ -30,28 +30,6 @@ from unicorn_maml.training.checkpoint import load_checkpoint
 from unicorn_maml.training.meta_train import meta_train
 
 
-@pytest.fixture(scope="module")
-def runs(small_store, tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("runs")
-    for method in ("maml", "unicorn"):
-        meta_train(
-            TrainSettings(
-                store=str(small_store.folder),
-                out=folder / method,
-                method=method,
-                width=8,
-                way=3,
-                query=3,
-                inner_steps=2,
-                epochs=1,
-                tasks_per_epoch=4,
-                task_batch=4,
-                validation_tasks=2,
-            )
-        )
-    return {"maml": folder / "maml", "unicorn": folder / "unicorn"}
-
-
 def ask(run: Path, **settings) -> EvaluateSettings:
     return EvaluateSettings(checkpoint=run, **{"tasks": 12, "query": 3, **settings})
 
@@ -65,9 +43,9 @@ def test_the_interval_is_196_population_deviations_over_the_root_of_the_tasks():
     assert interval.ci95 == pytest.approx(1.96 * deviation / 2)
 
 
-def test_a_result_holds_every_setting_and_the_accuracies_in_percent(runs, tmp_path):
+def test_a_result_holds_every_setting_and_the_accuracies_in_percent(trained, tmp_path):
     file = tmp_path / "result.json"
-    result = evaluate(ask(runs["unicorn"], json=file, normalization="support", inner_lr=0.05))
+    result = evaluate(ask(trained["unicorn"], json=file, normalization="support", inner_lr=0.05))
     write_result(file, result)
     assert json.loads(file.read_text()) == result
     assert result["accuracy"] == pytest.approx(np.mean(result["per_task"]))
@@ -80,8 +58,8 @@ def test_a_result_holds_every_setting_and_the_accuracies_in_percent(runs, tmp_pa
 
 
 @pytest.mark.parametrize("policy", ["batch", "support", "mixed", "frozen"])
-def test_no_task_depends_on_the_tasks_before_or_beside_it(runs, policy):
-    test = prepare(load_checkpoint(runs["maml"]), ask(runs["maml"], normalization=policy))
+def test_no_task_depends_on_the_tasks_before_or_beside_it(trained, policy):
+    test = prepare(load_checkpoint(trained["maml"]), ask(trained["maml"], normalization=policy))
     alone = predict(test.method, test.loader.load([5]))[0]
     for numbers in ([5, 1, 2], [3, 4, 5], [9, 5], list(range(40))):
         logits = predict(test.method, test.loader.load(numbers))
@@ -89,8 +67,8 @@ def test_no_task_depends_on_the_tasks_before_or_beside_it(runs, policy):
     torch.testing.assert_close(predict(test.method, test.loader.load([5]))[0], alone)
 
 
-def test_leaking_averages_go_from_task_to_task_and_the_models_own_are_kept(runs):
-    test = prepare(load_checkpoint(runs["maml"]), ask(runs["maml"], leak=True, tasks=5))
+def test_leaking_averages_go_from_task_to_task_and_the_models_own_are_kept(trained):
+    test = prepare(load_checkpoint(trained["maml"]), ask(trained["maml"], leak=True, tasks=5))
     before = {k: v.clone() for k, v in test.method.backbone.named_buffers()}
     test.run()
     for name, value in test.method.backbone.named_buffers():
@@ -103,17 +81,19 @@ def test_leaking_averages_go_from_task_to_task_and_the_models_own_are_kept(runs)
         correct = (logits.argmax(-1) == tasks.query_labels[0]).double().mean() * 100
         assert accuracy == pytest.approx(float(correct))
         plain.backbone.load_state_dict(task.buffers, strict=False)
-    clean = evaluate(ask(runs["maml"], tasks=5))
+    clean = evaluate(ask(trained["maml"], tasks=5))
     assert clean["per_task"][0] == test.per_task[0]
     with pytest.raises(UsageError, match="--normalization mixed"):
-        evaluate(ask(runs["maml"], leak=True, normalization="batch"))
+        evaluate(ask(trained["maml"], leak=True, normalization="batch"))
     with pytest.raises(UsageError, match="cannot --resume"):
-        ask(runs["maml"], leak=True, resume=True)
+        ask(trained["maml"], leak=True, resume=True)
 
 
-def test_compare_reports_the_paired_difference_on_identical_tasks(runs):
-    result = compare(CompareSettings(first=runs["unicorn"], second=runs["maml"], tasks=10, query=3))
-    for name, run in (("first", runs["unicorn"]), ("second", runs["maml"])):
+def test_compare_reports_the_paired_difference_on_identical_tasks(trained):
+    result = compare(
+        CompareSettings(first=trained["unicorn"], second=trained["maml"], tasks=10, query=3)
+    )
+    for name, run in (("first", trained["unicorn"]), ("second", trained["maml"])):
         assert result[name]["per_task"] == evaluate(ask(run, tasks=10))["per_task"]
     paired = np.subtract(result["first"]["per_task"], result["second"]["per_task"])
     assert result["difference"] == pytest.approx(paired.mean())
@@ -124,9 +104,9 @@ def interrupt(*_progress):
     raise KeyboardInterrupt
 
 
-def test_an_interrupted_evaluation_keeps_its_tasks_and_resumes(runs, tmp_path):
-    whole = evaluate(ask(runs["unicorn"], tasks=40))["per_task"]
-    asked = ask(runs["unicorn"], tasks=40, json=tmp_path / "result.json")
+def test_an_interrupted_evaluation_keeps_its_tasks_and_resumes(trained, tmp_path):
+    whole = evaluate(ask(trained["unicorn"], tasks=40))["per_task"]
+    asked = ask(trained["unicorn"], tasks=40, json=tmp_path / "result.json")
     with pytest.raises(KeyboardInterrupt):
         evaluate(asked, interrupt)
     assert not asked.json.exists(), "half a result is not a result"
@@ -142,30 +122,34 @@ def test_an_interrupted_evaluation_keeps_its_tasks_and_resumes(runs, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
-def test_an_interrupted_evaluation_leaves_an_earlier_result_alone(runs, tmp_path):
+def test_an_interrupted_evaluation_leaves_an_earlier_result_alone(trained, tmp_path):
     file = tmp_path / "result.json"
-    write_result(file, evaluate(ask(runs["unicorn"])))
+    write_result(file, evaluate(ask(trained["unicorn"])))
     before = file.read_text()
     with pytest.raises(KeyboardInterrupt):
-        evaluate(ask(runs["unicorn"], json=file, seed=1, tasks=40), interrupt)
+        evaluate(ask(trained["unicorn"], json=file, seed=1, tasks=40), interrupt)
     assert file.read_text() == before
 
 
-def test_an_evaluation_does_not_resume_with_other_weights(runs, tmp_path):
+def test_an_evaluation_does_not_resume_with_other_weights(trained, tmp_path):
     run = tmp_path / "run"
-    shutil.copytree(runs["unicorn"], run)
+    shutil.copytree(trained["unicorn"], run)
     asked = ask(run, tasks=40, json=tmp_path / "result.json")
     with pytest.raises(KeyboardInterrupt):
         evaluate(asked, interrupt)
     shutil.rmtree(run / "best")
-    shutil.copytree(runs["maml"] / "best", run / "best")
+    shutil.copytree(trained["maml"] / "best", run / "best")
     with pytest.raises(UsageError, match="The interrupted work had"):
         evaluate(replace(asked, resume=True))
 
 
-def test_an_interrupted_comparison_resumes(runs, tmp_path):
+def test_an_interrupted_comparison_resumes(trained, tmp_path):
     asked = CompareSettings(
-        first=runs["unicorn"], second=runs["maml"], tasks=40, query=3, json=tmp_path / "c.json"
+        first=trained["unicorn"],
+        second=trained["maml"],
+        tasks=40,
+        query=3,
+        json=tmp_path / "c.json",
     )
     whole = compare(asked)
     calls = []
@@ -186,37 +170,37 @@ FIXED = [{"head": "cosine"}, {"head": "euclidean"}, {"adapt": "head", "normaliza
 
 
 @pytest.mark.parametrize("options", FIXED)
-def test_fixed_features_are_computed_once_and_change_no_accuracy(runs, options):
-    asked = ask(runs["maml"], tasks=60, **options)
+def test_fixed_features_are_computed_once_and_change_no_accuracy(trained, options):
+    asked = ask(trained["maml"], tasks=60, **options)
     result = evaluate(asked)
-    test = prepare(load_checkpoint(runs["maml"]), asked)
+    test = prepare(load_checkpoint(trained["maml"]), asked)
     expected = np.concatenate([*iterate_accuracies(test.method, test.loader, range(60))])
     assert result["per_task"] == pytest.approx(expected)
     assert result["feature_seconds"] > 0
     # The time per task includes that of the features.
     assert result["tasks_per_second"] < 60 / result["feature_seconds"]
-    adapted = evaluate(ask(runs["maml"], adapt="head", normalization="mixed"))
+    adapted = evaluate(ask(trained["maml"], adapt="head", normalization="mixed"))
     assert adapted["feature_seconds"] is None
 
 
-def test_a_comparison_takes_features_where_they_are_fixed(runs):
+def test_a_comparison_takes_features_where_they_are_fixed(trained):
     asked = CompareSettings(
-        first=runs["unicorn"],
-        second=runs["maml"],
+        first=trained["unicorn"],
+        second=trained["maml"],
         tasks=10,
         query=3,
         adapt="head",
         normalization="frozen",
     )
     result = compare(asked)
-    for name, run in (("first", runs["unicorn"]), ("second", runs["maml"])):
+    for name, run in (("first", trained["unicorn"]), ("second", trained["maml"])):
         assert result[name]["feature_seconds"] > 0
         alone = evaluate(ask(run, tasks=10, adapt="head", normalization="frozen"))
         assert result[name]["per_task"] == alone["per_task"]
 
 
-def test_an_evaluation_from_features_resumes(runs, tmp_path):
-    asked = ask(runs["maml"], tasks=300, head="cosine", json=tmp_path / "result.json")
+def test_an_evaluation_from_features_resumes(trained, tmp_path):
+    asked = ask(trained["maml"], tasks=300, head="cosine", json=tmp_path / "result.json")
     whole = evaluate(asked)["per_task"]
     with pytest.raises(KeyboardInterrupt):
         evaluate(asked, interrupt)
@@ -234,31 +218,31 @@ def test_an_evaluation_from_features_resumes(runs, tmp_path):
     assert result["per_task"] == pytest.approx(whole)
 
 
-def test_resume_needs_a_file_and_something_to_resume(runs, tmp_path):
+def test_resume_needs_a_file_and_something_to_resume(trained, tmp_path):
     with pytest.raises(UsageError, match="name it with --json"):
-        evaluate(ask(runs["unicorn"], resume=True))
+        evaluate(ask(trained["unicorn"], resume=True))
     with pytest.raises(UsageError, match="There is nothing to resume for"):
-        evaluate(ask(runs["unicorn"], resume=True, json=tmp_path / "none.json"))
+        evaluate(ask(trained["unicorn"], resume=True, json=tmp_path / "none.json"))
     (tmp_path / "bad.json.part").write_text("[5]")
     with pytest.raises(FileError, match="is damaged"):
-        evaluate(ask(runs["unicorn"], resume=True, json=tmp_path / "bad.json"))
+        evaluate(ask(trained["unicorn"], resume=True, json=tmp_path / "bad.json"))
 
 
-def test_split_seed_and_what_adapts_are_heeded(runs):
+def test_split_seed_and_what_adapts_are_heeded(trained):
     results = [
-        evaluate(ask(runs["unicorn"], **options))["per_task"]
+        evaluate(ask(trained["unicorn"], **options))["per_task"]
         for options in ({}, {"split": "base"}, {"seed": 1}, {"adapt": "head"}, {"inner_steps": 0})
     ]
     assert all(result != results[0] for result in results[1:])
 
 
-def test_images_are_normalised_as_in_training_whatever_the_store(runs, tmp_path, small_store):
+def test_images_are_normalised_as_in_training_whatever_the_store(trained, tmp_path, small_store):
     brighter = np.minimum(np.asarray(small_store.images, np.int64) + 30, 255).astype(np.uint8)
     store = write_store(
         tmp_path / "brighter", brighter, small_store.classes, source="", preprocessing=""
     )
-    checkpoint = load_checkpoint(runs["maml"])
-    test = prepare(checkpoint, ask(runs["maml"], store=str(store.folder)))
+    checkpoint = load_checkpoint(trained["maml"])
+    test = prepare(checkpoint, ask(trained["maml"], store=str(store.folder)))
     image = test.loader.load([0]).support_images[0, 0]
     row = test.loader.sampler.rows([0]).support[0, 0]
     mean, std = small_store.pixel_mean[0], small_store.pixel_std[0]
@@ -267,19 +251,19 @@ def test_images_are_normalised_as_in_training_whatever_the_store(runs, tmp_path,
     assert store.pixel_mean != small_store.pixel_mean
 
 
-def test_any_number_of_ways_works_with_a_shared_zero_or_average_head(runs):
+def test_any_number_of_ways_works_with_a_shared_zero_or_average_head(trained):
     for run, head in (("unicorn", None), ("unicorn", "zero"), ("maml", "average")):
-        assert evaluate(ask(runs[run], head=head, way=5))["way"] == 5
+        assert evaluate(ask(trained[run], head=head, way=5))["way"] == 5
     with pytest.raises(UsageError, match="3 slots and cannot serve 5-way tasks"):
-        evaluate(ask(runs["maml"], way=5))
+        evaluate(ask(trained["maml"], way=5))
     with pytest.raises(UsageError, match=r"shared head, which cannot become `average`"):
-        evaluate(ask(runs["unicorn"], head="average"))
+        evaluate(ask(trained["unicorn"], head="average"))
 
 
-def test_a_store_with_other_images_is_refused(runs, tmp_path):
+def test_a_store_with_other_images_is_refused(trained, tmp_path):
     larger = make_store(tmp_path / "larger", size=20)
     with pytest.raises(UsageError, match=r"takes 16x16 images with 1 channels.*has 20x20"):
-        evaluate(ask(runs["maml"], store=str(larger.folder)))
+        evaluate(ask(trained["maml"], store=str(larger.folder)))
 
 
 def test_a_short_meta_training_passes_90_percent_on_novel_glyphs(tmp_path):

@@ -14,7 +14,7 @@ from unicorn_maml.adaptation.lanes import (
     runs_in_lanes,
 )
 from unicorn_maml.adaptation.network import task_network
-from unicorn_maml.adaptation.normalization import query_statistics
+from unicorn_maml.adaptation.normalization import Statistics, query_statistics
 from unicorn_maml.adaptation.passes import (
     HEAD,
     HEAD_BIAS,
@@ -70,9 +70,7 @@ class AdaptedTasks:
         averages in `statistics`; at meta-test nothing is moved.
         """
         statistics = query_statistics(self.settings.normalization, meta_training=meta_training)
-        support_rows = self.support_images.shape[1] if statistics == "support" else 0
-        if support_rows:
-            images = torch.cat([self.support_images, images], 1)
+        images, support_rows = _behind_support(images, self.support_images, statistics)
         if runs_in_lanes(self.backbone, images) and not torch.is_grad_enabled():
             return predict_in_lanes(
                 self.backbone,
@@ -207,22 +205,19 @@ def meta_gradient(
     *,
     temperature: float,
 ) -> MetaGradient:
-    """The gradient of T tasks' query losses, of first order, where backbone `runs_in_lanes`.
+    """The gradient of T tasks' mean query loss, of first order, where backbone `runs_in_lanes`.
 
     `support` and `query` are images and labels of T tasks. It is what autograd would make of
     `adapt` and `logits`, without a graph: the gradient at the adapted values.
     """
     statistics = query_statistics(settings.normalization, meta_training=True)
-    images, labels = query
-    support_rows = support[0].shape[1] if statistics == "support" else 0
-    if support_rows:
-        images = torch.cat([support[0], images], 1)
+    images, support_rows = _behind_support(query[0], support[0], statistics)
     adapting, first_adapting = _adapting(backbone, head, settings, second_order=False)
     return meta_gradient_in_lanes(
         backbone,
         head,
         support,
-        (images, labels),
+        (images, query[1]),
         settings,
         adapting=adapting,
         first_adapting=first_adapting,
@@ -231,6 +226,15 @@ def meta_gradient(
         support_rows=support_rows,
         temperature=temperature,
     )
+
+
+def _behind_support(
+    images: Tensor, support_images: Tensor, statistics: Statistics
+) -> tuple[Tensor, int]:
+    """The images of a query pass, and how many support images stand first among a task's."""
+    if statistics != "support":
+        return images, 0
+    return torch.cat([support_images, images], 1), support_images.shape[1]
 
 
 def _trainable(backbone: nn.Module) -> list[str]:

@@ -120,7 +120,7 @@ def predict_in_lanes(
 class MetaGradient:
     """What T tasks contribute to an update of first order."""
 
-    gradients: Values  # of the sum of their query losses, each a mean over the task's queries
+    gradients: Values  # of their mean query loss
     logits: Tensor  # (T, Q, N), of the query images
     statistics: Values  # running averages that the tasks left, wide
     support_losses: Tensor  # (M, T)
@@ -141,7 +141,7 @@ def meta_gradient_in_lanes(
     support_rows: int,
     temperature: float,
 ) -> MetaGradient:
-    """The gradient with respect to the first values that are `wanted`, of T tasks' query losses.
+    """The gradient of T tasks' mean query loss with respect to the first values that are `wanted`.
 
     `support` and `query` are images and labels; the query images stand behind `support_rows`
     support images. What a task adapts to and what it is asked runs in one lane, so that its
@@ -186,6 +186,7 @@ def meta_gradient_in_lanes(
     gradients = {name: torch.empty_like(first[name]) for name in wanted}
     for name, place in gradients.items():
         torch.sum(sums[name].view(width, *place.shape), 0, out=place)
+    torch._foreach_div_(list(gradients.values()), tasks)
     return MetaGradient(gradients, logits, averages, losses)
 
 

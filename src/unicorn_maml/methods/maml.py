@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from unicorn_maml.adaptation.engine import adapt, meta_gradient, refuse_divergence
 from unicorn_maml.adaptation.head_only import adapt_head
 from unicorn_maml.adaptation.lanes import runs_in_lanes
-from unicorn_maml.adaptation.passes import HEAD_BIAS, HEAD_WEIGHT
+from unicorn_maml.adaptation.passes import HEAD
 from unicorn_maml.adaptation.plan import tasks_at_once, tasks_in_lanes
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import DivergedError
@@ -84,13 +84,12 @@ class MAML(Method):
             self.adaptation,
             temperature=temperature,
         )
-        torch._foreach_div_(list(found.gradients.values()), len(tasks))  # the mean's
+        to_first = [found.gradients.pop(name) for name in HEAD]
         gradients: dict[str, Tensor | None] = {
             f"backbone.{name}": value for name, value in found.gradients.items()
         }
         of_head = {n: v for n, v in self.head.named_parameters("head") if v.requires_grad}
         if of_head:
-            to_first = [found.gradients[HEAD_WEIGHT], found.gradients[HEAD_BIAS]]
             to_head = torch.autograd.grad(head, list(of_head.values()), to_first, allow_unused=True)
             gradients |= dict(zip(of_head, to_head, strict=True))
         prediction = Prediction(found.logits, found.statistics, found.support_losses)
