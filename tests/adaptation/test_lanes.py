@@ -141,6 +141,16 @@ def test_recorded_meta_gradients_are_those_of_autograd(policy, adapt, head, widt
         assert_near(found.statistics[name], average)
 
 
+def test_drop_layers_act_on_recorded_queries_in_meta_training_if_told_to(in_lanes):
+    tasks = there(random_tasks(2))
+    for drop in (True, False):
+        backbone = ResNet12(channels=2, size=SIZE)
+        method = make(backbone=backbone, inner_steps=0, drop=drop).to(DEVICE).train()
+        with in_lanes.used():
+            first, again = (method.meta_gradients(tasks, temperature=1)[0] for _ in range(2))
+        assert torch.equal(first.logits, again.logits) != drop
+
+
 def test_frozen_parameters_have_no_meta_gradient_in_lanes(in_lanes):
     slow, tasks = make().train(), random_tasks(2)
     slow.backbone.blocks[0][0].weight.requires_grad_(False)

@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from tasks import SIZE, random_tasks
+from unicorn_maml.errors import DivergedError
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.convnet4 import ConvNet4
 from unicorn_maml.models.heads import PerSlotHead
 from unicorn_maml.settings import AdaptationSettings, TrainSettings
-from unicorn_maml.training.meta_step import absorb_statistics, add_meta_gradient
+from unicorn_maml.training.meta_step import absorb_statistics, add_meta_gradient, make_updates
 from unicorn_maml.training.optimizer import (
     build_optimizer,
     optimizer_state,
@@ -75,6 +76,35 @@ def test_running_averages_follow_the_tasks_except_when_frozen():
         absorb_statistics(method, add_meta_gradient(method, tasks, temperature=0.5))
         moved = not torch.equal(before, method.backbone.blocks[0][1].running_mean)
         assert moved == (policy != "frozen")
+
+
+def test_an_update_that_diverged_is_reported_before_later_ones_are_looked_at():
+    method, broken = make(), random_tasks(2)
+    broken.query_images.fill_(torch.nan)
+    optimizer = build_optimizer(method, TrainSettings(backbone="convnet4"))
+    updates = make_updates(method, optimizer, [broken, random_tasks(2)] * 2, temperature=0.5)
+    with pytest.raises(DivergedError):
+        next(updates)
+
+
+def test_updates_are_told_of_in_order_each_once():
+    batches = [random_tasks(2, seed=seed) for seed in range(3)]
+    method, other = make(), make()
+    optimizers = [
+        build_optimizer(each, TrainSettings(backbone="convnet4", outer_lr=0.1))
+        for each in (method, other)
+    ]
+    found = [step.loss for step in make_updates(method, optimizers[0], batches, temperature=0.5)]
+    expected = []
+    for tasks in batches:
+        optimizers[1].zero_grad()
+        step = add_meta_gradient(other, tasks, temperature=0.5)
+        optimizers[1].step()
+        absorb_statistics(other, step)
+        expected.append(step.loss)
+    torch.testing.assert_close(found, expected)
+    for ours, theirs in zip(method.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_schedules_follow_their_formulas():
