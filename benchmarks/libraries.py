@@ -22,6 +22,7 @@ from unicorn_maml.benchmarking import plain_loop
 from unicorn_maml.benchmarking.rows import Row
 from unicorn_maml.benchmarking.timing import measure_in_turn
 from unicorn_maml.benchmarking.work import build_model, random_tasks
+from unicorn_maml.cli.failures import failing_in_a_sentence
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.devices import choose_device, describe_device
 from unicorn_maml.memory import keep_freed_memory
@@ -179,4 +180,5 @@ LIBRARIES: dict[str, tuple[Callable[[nn.Module, AdaptationSettings], Solve], str
 
 
 if __name__ == "__main__":
-    main()
+    with failing_in_a_sentence():
+        main()

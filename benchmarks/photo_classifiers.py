@@ -21,6 +21,7 @@ from unicorn_maml.adaptation.head_only import adapt_head
 from unicorn_maml.classifier.inner_loop import inner_loop_of
 from unicorn_maml.classifier.model import PhotoModel, open_model
 from unicorn_maml.classifier.network import normalised
+from unicorn_maml.cli.failures import failing_in_a_sentence
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
@@ -131,4 +132,5 @@ def _nearest_neighbour(support: Tensor, slots: Tensor, query: Tensor) -> Tensor:
 
 
 if __name__ == "__main__":
-    main()
+    with failing_in_a_sentence():
+        main()

@@ -7,6 +7,7 @@ off unless --tf32 is given, so that float32 is float32.
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import nn
 
 from unicorn_maml.benchmarking.rows import Row
 from unicorn_maml.benchmarking.work import build_model
+from unicorn_maml.cli.failures import failing_in_a_sentence
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.tasks import TaskSampler
@@ -56,8 +58,9 @@ def main() -> None:
     checkpoint = load_checkpoint(Path(arguments.backbone))
     store = open_store(arguments.store)
     # One network for all rows, because compiled code belongs to a network.
-    backbone = build_backbone(checkpoint.spec.features)
-    load_backbone(checkpoint.folder, backbone, checkpoint.spec.features)
+    spec = replace(checkpoint.spec.features, size=store.size, channels=store.channels)
+    backbone = build_backbone(spec)
+    load_backbone(checkpoint.folder, backbone, spec)
     backbone.to(device)
     print(
         f"{checkpoint.folder.name}, {arguments.tasks} novel tasks, mixed, "
@@ -110,4 +113,5 @@ def _scores(
 
 
 if __name__ == "__main__":
-    main()
+    with failing_in_a_sentence():
+        main()

@@ -15,6 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from unicorn_maml.benchmarking.rows import Row
 from unicorn_maml.benchmarking.work import build_model, random_tasks
+from unicorn_maml.cli.failures import failing_in_a_sentence
 from unicorn_maml.devices import choose_device, describe_device
 from unicorn_maml.methods.scoring import predict
 from unicorn_maml.settings import AdaptationSettings
@@ -96,4 +97,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with failing_in_a_sentence():
+        main()

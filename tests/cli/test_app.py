@@ -10,7 +10,7 @@ def test_a_missing_extra_is_one_sentence_that_says_how_to_install_it(cli, monkey
     monkeypatch.setitem(sys.modules, "gradio", None)
     code, _, err = cli("app --port 0")
     assert code == 2
-    assert "pip install 'unicorn-maml[app]'" in err
+    assert "pip install -e '.[app]'" in err
     assert "Traceback" not in err
 
 
@@ -30,6 +30,8 @@ def test_a_port_in_use_is_one_sentence(cli):
         ("--port 70000", "--port must be in 0..65535"),
         ("--host nowhere.invalid", "Cannot listen at nowhere.invalid"),
         ("--inner-lr -1", "--inner-lr must be a positive number"),
+        ("--port 0 --model nowhere", "There is no checkpoint in nowhere"),
+        ("--port 0 --device tpu", "Unknown device 'tpu'"),
     ],
 )
 def test_addresses_and_settings_that_cannot_be_are_refused(cli, words, reason):

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from unicorn_maml.app.example import draw_example
+from unicorn_maml.classifier.model import open_model
+from unicorn_maml.devices import choose_device
 from unicorn_maml.errors import UsageError
 from unicorn_maml.settings import AppSettings
 
@@ -23,6 +25,9 @@ def serving(settings: AppSettings) -> Iterator[str]:
     port = _free_port(settings.host, settings.port)
     with tempfile.TemporaryDirectory(prefix="unicorn-maml-app-") as folder:
         _prepare_gradio(Path(folder), settings.host)
+        # What is wrong with them is told now, not to a visitor.
+        choose_device(settings.device)
+        open_model(settings.model)
         from unicorn_maml.app.page import appearance, build_page
         from unicorn_maml.app.uploads import LARGEST_UPLOAD
 
@@ -84,5 +89,5 @@ def _prepare_gradio(folder: Path, host: str) -> None:
     except ImportError as error:
         raise UsageError(
             f"The page needs the package gradio ({error}); install it with "
-            "`pip install 'unicorn-maml[app]'`."
+            "`pip install -e '.[app]'` in the project's folder."
         ) from error

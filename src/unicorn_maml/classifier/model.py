@@ -85,7 +85,7 @@ def _create_timm(name: str, *, pretrained: bool) -> Any:
     except ImportError as error:
         raise UsageError(
             f"The model timm/{name} needs the package timm ({error}); install it with "
-            "`pip install 'unicorn-maml[timm]'`."
+            "`pip install -e '.[timm]'` in the project's folder."
         ) from error
     try:
         return timm.create_model(name, pretrained=pretrained, num_classes=0)

@@ -1,6 +1,5 @@
 """The command `unicorn-maml`."""
 
-import errno
 import io
 import signal
 import sys
@@ -8,7 +7,6 @@ from types import FrameType
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from unicorn_maml import __version__
 from unicorn_maml.cli import commands
@@ -17,12 +15,12 @@ from unicorn_maml.cli.bench import bench
 from unicorn_maml.cli.check import check
 from unicorn_maml.cli.data import data_prepare, data_show
 from unicorn_maml.cli.demo import demo
+from unicorn_maml.cli.failures import failing_in_a_sentence
 from unicorn_maml.cli.options import add_command
 from unicorn_maml.cli.predict import predict
 from unicorn_maml.cli.report import report
 from unicorn_maml.cli.results import results_add, results_table_command
 from unicorn_maml.cli.study import study
-from unicorn_maml.errors import UnicornError
 from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
     STUDIES,
@@ -183,47 +181,15 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; whatever a user can cause ends in one sentence and an exit code."""
+    """Run the command line."""
     signal.signal(signal.SIGTERM, _interrupt)
     keep_freed_memory()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files need not be printable
-    errors = Console(stderr=True, markup=False, highlight=False)
-    try:
+    with failing_in_a_sentence():
         app(standalone_mode=True)
-    except UnicornError as error:
-        errors.print(f"Error: {error}", style="red")
-        sys.exit(error.exit_code)
-    except OSError as error:
-        errors.print(f"Error: {_explain(error)}", style="red")
-        sys.exit(1)
-    except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        errors.print("Error: Not enough memory; use smaller images or batches.", style="red")
-        sys.exit(1)
-
-
-def _is_out_of_memory(error: MemoryError | RuntimeError) -> bool:
-    # torch's own class of this name is not imported here, because that takes seconds; a CPU's
-    # allocator has none.
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "DefaultCPUAllocator" in str(error)
-    )
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> Any:
     raise KeyboardInterrupt
-
-
-def _explain(error: OSError) -> str:
-    where = f" ({error.filename})" if error.filename else ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"No space is left on the disk{where}; free some and run the command again (a run goes "
-            "on with --resume: what was finished is kept)."
-        )
-    return f"{error.strerror or error}{where}; check that the file or folder can be used."
