@@ -13,7 +13,12 @@ from unicorn_maml.settings import EvaluateSettings, PretrainSettings, TrainSetti
 from unicorn_maml.training import pretrain as pretraining
 from unicorn_maml.training.augmentation import augment, four_rotations
 from unicorn_maml.training.checkpoint import export_checkpoint, load_checkpoint
-from unicorn_maml.training.classifier import mixed_with_neighbours, target_shares
+from unicorn_maml.training.classifier import (
+    Classifier,
+    mixed_with_neighbours,
+    rotation_loss,
+    target_shares,
+)
 from unicorn_maml.training.meta_train import meta_train
 from unicorn_maml.training.optimizer import share_of_rate
 from unicorn_maml.training.pretrain import pretrain
@@ -265,6 +270,31 @@ def test_a_resized_crop_shows_a_part_of_the_image_enlarged():
     assert spans.min() > 0.4
     assert spans.min() < 0.55
     assert spans.max() > 0.95
+
+
+def test_a_padded_crop_moves_an_image_by_whole_pixels():
+    torch.manual_seed(0)
+    images = torch.rand(1, 1, 24, 24).expand(64, -1, -1, -1)
+    crops = augment(images, PretrainSettings(crop="padded", jitter=0.0, flip=False))
+    padded = torch.nn.functional.pad(images[0, 0], [8] * 4)
+    windows = padded.unfold(0, 24, 1).unfold(1, 24, 1)  # (17, 17, 24, 24)
+    distances = (windows[None] - crops[:, :, None]).abs().amax((3, 4)).flatten(1)
+    assert distances.amin(1).max() < 1e-4
+    assert len(set(distances.argmin(1).tolist())) > 40
+
+
+def test_rotations_are_told_from_the_logits_of_the_classes():
+    torch.manual_seed(0)
+    model = Classifier(torch.nn.Flatten(), 16, classes=3)
+    logits, turns = model(torch.rand(8, 1, 4, 4))
+    torch.testing.assert_close(turns, model.turns(logits))
+    chances = turns.sigmoid()
+    told = [
+        -(chances[row, turn].log() if turn == row // 2 else (1 - chances[row, turn]).log())
+        for row in range(8)
+        for turn in range(4)
+    ]
+    torch.testing.assert_close(rotation_loss(turns), torch.stack(told).mean())
 
 
 def test_four_rotations_are_quarter_turns_one_after_the_other():

@@ -44,8 +44,9 @@ def _crop_and_flip(images: Tensor, settings: PretrainSettings) -> Tensor:
         width, height = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
         shift_x, shift_y = uniform(-1, 1) * (1 - width), uniform(-1, 1) * (1 - height)
     elif settings.crop == "padded":
-        reach = 2 * _SHIFT / images.shape[-1]
-        shift_x, shift_y = uniform(-reach, reach), uniform(-reach, reach)
+        # Whole pixels: parts of one would blur the images that are learnt from, not those of tasks.
+        pixels = torch.randint(-_SHIFT, _SHIFT + 1, (2, count), device=device)
+        shift_x, shift_y = pixels * (2 / images.shape[-1])
     if settings.flip:
         width = width * (torch.randint(2, (count,), device=device) * 2 - 1)
     zero = torch.zeros_like(width)

@@ -4,22 +4,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Classifier", "mixed_with_neighbours", "target_shares"]
+__all__ = ["Classifier", "mixed_with_neighbours", "rotation_loss", "target_shares"]
 
 
 class Classifier(nn.Module):
-    """A backbone with a linear layer for the base classes and one for the four rotations."""
+    """A backbone with a linear layer for the base classes, and one that tells the four rotations.
+
+    The rotation is read off the logits of the classes, so that they have to say more about an image
+    than its class (Rajasegaran et al., "Self-supervised Knowledge Distillation for Few-shot
+    Learning", 2020).
+    """
 
     def __init__(self, backbone: nn.Module, feature_width: int, classes: int):
         super().__init__()
         self.backbone = backbone
         self.classes = nn.Linear(feature_width, classes)
-        self.turns = nn.Linear(feature_width, 4)
+        self.turns = nn.Linear(classes, 4)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Images -> logits of the classes and of the rotations."""
-        features = self.backbone(images)
-        return self.classes(features), self.turns(features)
+        logits = self.classes(self.backbone(images))
+        return logits, self.turns(logits)
 
 
 def target_shares(
@@ -39,6 +44,15 @@ def target_shares(
     if soft_labels is not None:
         shares = torch.lerp(shares, soft_labels, soft_weight)
     return shares * (1 - smoothing) + smoothing / classes
+
+
+def rotation_loss(turns: Tensor) -> Tensor:
+    """Logits (4 B, 4) of the rotations of B images, as `four_rotations` orders them -> their loss.
+
+    Each of the four outputs says yes or no for itself.
+    """
+    truth = torch.eye(4, device=turns.device).repeat_interleave(len(turns) // 4, dim=0)
+    return F.binary_cross_entropy_with_logits(turns, truth)
 
 
 def mixed_with_neighbours(values: Tensor, share: float, views: int) -> Tensor:

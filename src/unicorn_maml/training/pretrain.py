@@ -37,7 +37,12 @@ from unicorn_maml.training.checkpoint import (
     refusing_nonsense,
     save_checkpoint,
 )
-from unicorn_maml.training.classifier import Classifier, mixed_with_neighbours, target_shares
+from unicorn_maml.training.classifier import (
+    Classifier,
+    mixed_with_neighbours,
+    rotation_loss,
+    target_shares,
+)
 from unicorn_maml.training.meta_train import backbone_spec
 from unicorn_maml.training.optimizer import (
     optimizer_state,
@@ -294,8 +299,7 @@ class _Trainer:
         logits, turns = logits.float(), turns.float()
         loss = F.cross_entropy(logits, targets)
         if settings.rotation > 0:
-            turned = torch.arange(4, device=self.device).repeat_interleave(len(rows))
-            loss = loss + settings.rotation * F.cross_entropy(turns, turned)
+            loss = loss + settings.rotation * rotation_loss(turns)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
