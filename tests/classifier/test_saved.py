@@ -12,7 +12,7 @@ from torch import nn
 
 from photos import photo, photos
 from unicorn_maml import FewShotClassifier
-from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.errors import FileError, UnicornError, UsageError
 from unicorn_maml.sealed import read_sealed, write_sealed
 
 CONVNET = "miniimagenet-convnet4-pretrained"
@@ -114,6 +114,8 @@ def test_a_model_of_timm_serves_as_a_backbone_whose_head_adapts(monkeypatch, tmp
     def create_model(name, *, pretrained, num_classes):
         if name == "nonsense":
             raise RuntimeError("Unknown model")
+        if name == "offline":
+            raise FileNotFoundError("cannot reach the hub\nand much more")
         asked.append((name, pretrained, num_classes))
         torch.manual_seed(len(asked))
         return _Pooled(nn.Conv2d(3, 8, 5), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -131,6 +133,8 @@ def test_a_model_of_timm_serves_as_a_backbone_whose_head_adapts(monkeypatch, tmp
         FewShotClassifier("timm/tiny", adapt="all").fit(*photos(1))
     with pytest.raises(UsageError, match="no model"):
         FewShotClassifier("timm/nonsense").fit(*photos(1))
+    with pytest.raises(UnicornError, match="connect to a network for the first use"):
+        FewShotClassifier("timm/offline").fit(*photos(1))
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(UsageError, match="pip install"):
         FewShotClassifier("timm/tiny").fit(*photos(1))

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from unicorn_maml.data.decode import Preprocessing
-from unicorn_maml.errors import UsageError
+from unicorn_maml.errors import UnicornError, UsageError
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.build import BackboneSpec, build_backbone
 from unicorn_maml.models.heads import Head, ZeroHead
@@ -91,3 +91,8 @@ def _create_timm(name: str, *, pretrained: bool) -> Any:
         return timm.create_model(name, pretrained=pretrained, num_classes=0)
     except RuntimeError as error:
         raise UsageError(f"timm has no model {name!r}; see timm.list_models().") from error
+    except Exception as error:  # of its download: many kinds, which change with its versions
+        raise UnicornError(
+            f"timm could not fetch the weights of {name!r} ({type(error).__name__}); connect to a "
+            "network for the first use, or take a model that `unicorn-maml models` lists."
+        ) from error
