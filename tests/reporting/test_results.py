@@ -22,7 +22,7 @@ def result(accuracy: float, policy: str = "mixed") -> dict:
     return {
         "accuracy": accuracy,
         "ci95": 0.25,
-        "tasks": 10,
+        "tasks": 10_000 if policy == "mixed" else 10,
         "way": 5,
         "shot": 1,
         "query": 15,
@@ -37,6 +37,15 @@ def result(accuracy: float, policy: str = "mixed") -> dict:
         "store": "/somewhere/mini",
         "checkpoint": "/somewhere/runs/unicorn",
         "head": "shared",
+        "training": {
+            "store": "/somewhere/mini",
+            "out": "/somewhere/runs/unicorn",
+            "init": "/somewhere/pretrained",
+            "normalization": "mixed",
+            "epochs": 100,
+            "kept_epoch": 40,
+            "tasks_per_epoch": 100,
+        },
         "per_task": [1.0] * 10,
     }
 
@@ -53,7 +62,10 @@ def test_a_kept_result_is_small_names_no_folder_and_has_its_command(tmp_path):
     text = out.read_text()
     assert "per_task" not in text
     assert "/somewhere" not in text
-    command = json.loads(text)["command"]
+    kept = json.loads(text)
+    assert kept["training"]["init"] == "pretrained"
+    assert kept["training"]["kept_epoch"] == 40
+    command = kept["command"]
     assert command.startswith("unicorn-maml evaluate unicorn --store STORE")
     assert "--inner-steps 5 --inner-lr 0.1" in command
     assert command.endswith("--compile")
@@ -68,7 +80,10 @@ def test_the_table_sets_ours_beside_the_papers_and_says_what_is_missing(tmp_path
     add_result(write(tmp_path, both), "miniimagenet-resnet12-1shot", folder)
     lines = results_table(folder).splitlines()
     line = next(line for line in lines if ROW in line)
-    assert line == f"| {ROW} | 65.17 ± 0.20 | 66.25 ± 0.25 |  | 65.50 ± 0.25 |  | +1.08 |"
+    assert line == (
+        f"| {ROW} | 65.17 ± 0.20 | 4,000 tasks | 66.25 ± 0.25 (10 tasks) |  | "
+        "**65.50 ± 0.25** |  | +0.33 |"
+    )
     assert sum("not run yet" in line for line in lines) == len(published_rows()) - 1
     assert lines[-1] == "| miniimagenet-resnet12-1shot.mixed | 1.00 ± 0.20 |"
 
@@ -107,6 +122,7 @@ def test_every_kept_result_has_what_is_needed_to_get_it_again():
                 "seed",
                 "device",
                 "versions",
+                "training",
                 "command",
             } <= each.keys()
             assert "per_task" not in each

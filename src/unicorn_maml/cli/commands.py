@@ -100,7 +100,7 @@ def _stopped(file: Path | None) -> str:
 
 
 _NOT_SHOWN = {"accuracy", "ci95", "per_task", "versions", "store_checksum", "weights_sha256"}
-_NOT_SHOWN |= {"data_set", "trained_steps"}
+_NOT_SHOWN |= {"data_set", "trained_steps", "training"}
 
 
 def export(settings: ExportSettings) -> None:

@@ -36,6 +36,7 @@ from unicorn_maml.settings import (
     PretrainSettings,
     Remedy,
     TrainSettings,
+    to_json,
 )
 from unicorn_maml.training.checkpoint import Checkpoint, load_checkpoint
 
@@ -65,6 +66,7 @@ class MetaTest:
     loader: TaskLoader
     tasks: int
     record: dict[str, Any]  # every setting that the accuracies depend on
+    training: dict[str, Any]  # how the model came about
     per_task: list[Any]  # of tasks 0, 1, ...: percent, or rows of numbers
     seconds: float = 0.0  # all of the time, that of feature_seconds too
     feature_seconds: float | None = None  # spent on features before the first task, if any was
@@ -120,6 +122,7 @@ class MetaTest:
             "feature_seconds": self.feature_seconds,
             "device": describe_device(self.loader.device),
             "versions": versions(),
+            "training": self.training,
             "per_task": self.per_task,
         }
 
@@ -205,7 +208,8 @@ def prepare(
         "remedy": remedy,
         "backbone": wanted.backbone,
     }
-    return MetaTest(method.to(device), loader, settings.tasks, record, [])
+    training = {**to_json(trained), "kept_epoch": checkpoint.metrics.get("epoch")}
+    return MetaTest(method.to(device), loader, settings.tasks, record, training, [])
 
 
 def _remedied(method: Method, remedy: Remedy, checkpoint: Checkpoint) -> RemediedMAML:

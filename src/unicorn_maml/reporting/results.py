@@ -18,6 +18,8 @@ __all__ = ["add_result", "published_rows", "results_table", "update_document"]
 _POLICIES = ("batch", "support", "mixed", "frozen")
 _BEGIN, _END = "<!-- made by `unicorn-maml results table` -->", "<!-- end -->"
 _NOT_KEPT = {"per_task", "feature_seconds", "tasks_per_second"}
+_NOT_KEPT_OF_TRAINING = {"out", "resume", "device", "compile"}
+_PAPERS_TASKS = 10_000
 
 
 def published_rows() -> dict[str, dict[str, Any]]:
@@ -64,8 +66,12 @@ def _small(result: dict[str, Any]) -> dict[str, Any]:
     """A result without what is long or of one machine only, with the command that makes it."""
     float(result["accuracy"])
     small = {name: value for name, value in result.items() if name not in _NOT_KEPT}
-    for name in ("store", "checkpoint"):  # no folders of one machine
-        small[name] = Path(small[name]).name
+    training = small["training"].items()
+    small["training"] = {k: v for k, v in training if k not in _NOT_KEPT_OF_TRAINING}
+    for values in (small, small["training"]):  # no folders of one machine
+        for name in ("store", "checkpoint", "init", "teacher"):
+            if values.get(name):
+                values[name] = Path(values[name]).name
     options = ["split", "tasks", "way", "shot", "query", "inner_steps", "inner_lr", "adapt"]
     options += ["normalization", "head", "precision", "seed"]
     words = [f"--{name.replace('_', '-')} {small[name]}" for name in options]
@@ -77,21 +83,23 @@ def _small(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def results_table(folder: Path) -> str:
-    """Markdown: the paper's accuracies and ours, row by row, and the paired differences."""
+    """Markdown: the paper's accuracies and ours, row by row, and the paired differences.
+
+    Bold is the policy that a model was meta-trained under, which is compared with the paper.
+    """
     lines = [
-        "| row | paper | "
+        "| row | paper | meta-trained on | "
         + " | ".join(f"`{policy}`" for policy in _POLICIES)
-        + " | best - paper |",
-        "|---" * (len(_POLICIES) + 3) + "|",
+        + " | ours - paper |",
+        "|---" * (len(_POLICIES) + 4) + "|",
     ]
     for row, paper in published_rows().items():
         found = {policy: _read(folder / f"{row}.{policy}.json") for policy in _POLICIES}
-        measured = [each for each in found.values() if each]
-        best = max((each["accuracy"] for each in measured), default=None)
-        cells = [_figure(each["accuracy"], each["ci95"]) if each else "" for each in found.values()]
-        difference = "not run yet" if best is None else f"{best - paper['accuracy']:+.2f}"
-        figure = _figure(paper["accuracy"], paper["ci95"])
-        lines.append(f"| {row} | {figure} | {' | '.join(cells)} | {difference} |")
+        cells = [_figure(paper["accuracy"], paper["ci95"]), _meta_training(found)]
+        cells += [_cell(each) for each in found.values()]
+        compared = next((each for each in found.values() if each and _as_trained(each)), None)
+        cells += [f"{compared['accuracy'] - paper['accuracy']:+.2f}" if compared else "not run yet"]
+        lines.append(f"| {row} | {' | '.join(cells)} |")
     differences = sorted(folder.glob("difference-*.json"))
     if differences:
         lines += ["", "| same tasks | first minus second, points |", "|---|---|"]
@@ -105,6 +113,26 @@ def results_table(folder: Path) -> str:
 
 def _read(file: Path) -> dict[str, Any] | None:
     return read_object(file) if file.is_file() else None
+
+
+def _as_trained(result: dict[str, Any]) -> bool:
+    same: bool = result["normalization"] == result["training"]["normalization"]
+    return same
+
+
+def _meta_training(results: dict[str, dict[str, Any] | None]) -> str:
+    """The tasks that made the model of a row, up to its best epoch; the results are of one run."""
+    runs = [each["training"] for each in results.values() if each]
+    return f"{runs[0]['kept_epoch'] * runs[0]['tasks_per_epoch']:,} tasks" if runs else ""
+
+
+def _cell(result: dict[str, Any] | None) -> str:
+    if result is None:
+        return ""
+    figure = _figure(result["accuracy"], result["ci95"])
+    if result["tasks"] != _PAPERS_TASKS:
+        figure += f" ({result['tasks']:,} tasks)"
+    return f"**{figure}**" if _as_trained(result) else figure
 
 
 def _figure(value: float, ci95: float | None) -> str:
