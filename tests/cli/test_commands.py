@@ -71,6 +71,16 @@ def test_train_evaluate_and_compare_work_together(cli, store, run, tmp_path):
     code, out, _ = cli("compare", run, maml, "--tasks 5 --query 3")
     assert code == 0
     assert "first minus" in out
+    other, pair = tmp_path / "other.json", tmp_path / "pair.json"
+    cli("evaluate", run, "--store", store, "--tasks 4 --query 3 --inner-steps 1 --json", other)
+    code, out, _ = cli("results difference", other, file, "--json", pair)
+    assert code == 0
+    assert f"{json.loads(pair.read_text())['difference']:+.2f}" in out
+    assert cli("results add", pair, "steps --folder", tmp_path / "kept")[0] == 0
+    other.write_text("{}")
+    code, _, error = cli("results difference", other, file)
+    assert code == 1
+    assert "is no result" in error
 
 
 def test_an_evaluation_stopped_before_its_first_task_does_not_offer_to_resume(

@@ -19,6 +19,7 @@ from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.evaluation.meta_test import (
     compare,
     evaluate,
+    paired,
     prepare,
     unfinished_file,
     write_result,
@@ -95,9 +96,22 @@ def test_compare_reports_the_paired_difference_on_identical_tasks(trained):
     )
     for name, run in (("first", trained["unicorn"]), ("second", trained["maml"])):
         assert result[name]["per_task"] == evaluate(ask(run, tasks=10))["per_task"]
-    paired = np.subtract(result["first"]["per_task"], result["second"]["per_task"])
-    assert result["difference"] == pytest.approx(paired.mean())
-    assert result["difference_ci95"] == pytest.approx(1.96 * paired.std() / 10**0.5)
+    points = np.subtract(result["first"]["per_task"], result["second"]["per_task"])
+    assert result["difference"] == pytest.approx(points.mean())
+    assert result["difference_ci95"] == pytest.approx(1.96 * points.std() / 10**0.5)
+
+
+def test_two_results_are_paired_on_the_tasks_that_both_have_and_only_on_the_same_ones(trained):
+    long = evaluate(ask(trained["unicorn"], tasks=10))
+    short = evaluate(ask(trained["unicorn"], tasks=6, inner_steps=0))
+    both = paired(long, short)
+    assert both["first"]["tasks"] == both["second"]["tasks"] == 6
+    assert both["first"]["accuracy"] == pytest.approx(np.mean(long["per_task"][:6]))
+    differences = np.subtract(long["per_task"][:6], short["per_task"])
+    assert both["difference"] == pytest.approx(differences.mean())
+    other = evaluate(ask(trained["unicorn"], tasks=6, seed=1))
+    with pytest.raises(UsageError, match="not of the same tasks: seed is 0 in one and 1"):
+        paired(long, other)
 
 
 def interrupt(*_progress):

@@ -19,7 +19,16 @@ from unicorn_maml.settings import (
     TrainSettings,
 )
 
-__all__ = ["compare", "evaluate", "export", "models", "pretrain", "recorded_settings", "train"]
+__all__ = [
+    "compare",
+    "evaluate",
+    "export",
+    "models",
+    "pretrain",
+    "recorded_settings",
+    "show_pair",
+    "train",
+]
 
 # No markup: what is printed holds names of files and classes, which may look like it.
 console = Console(markup=False, highlight=False)
@@ -147,6 +156,12 @@ def compare(settings: CompareSettings) -> None:
             result = meta_test.compare(settings, update)
     except KeyboardInterrupt:
         raise StoppedError(_stopped(settings.json)) from None
+    show_pair(result)
+    meta_test.write_result(settings.json, result)
+
+
+def show_pair(result: dict[str, Any]) -> None:
+    """Print two results on identical tasks side by side."""
     first, second = result["first"], result["second"]
     table = Table("", "first", "second", title=f"{first['tasks']} identical tasks")
     scores = [f"{each['accuracy']:.2f} ± {each['ci95']:.2f} %" for each in (first, second)]
@@ -155,9 +170,8 @@ def compare(settings: CompareSettings) -> None:
     table.add_row("first minus second (paired)", difference, "")
     for name in first:
         if name not in _NOT_SHOWN | {"tasks"}:
-            table.add_row(name.replace("_", " "), _shown(first[name]), _shown(second[name]))
+            table.add_row(name.replace("_", " "), _shown(first[name]), _shown(second.get(name)))
     console.print(table)
-    meta_test.write_result(settings.json, result)
 
 
 def _shown(value: Any) -> str:

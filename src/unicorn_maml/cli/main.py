@@ -19,7 +19,7 @@ from unicorn_maml.cli.failures import failing_in_a_sentence
 from unicorn_maml.cli.options import add_command
 from unicorn_maml.cli.predict import predict
 from unicorn_maml.cli.report import report
-from unicorn_maml.cli.results import results_add, results_table_command
+from unicorn_maml.cli.results import results_add, results_difference, results_table_command
 from unicorn_maml.cli.study import study
 from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
@@ -38,6 +38,7 @@ from unicorn_maml.settings import (
     PretrainSettings,
     ReportSettings,
     ResultsAddSettings,
+    ResultsDifferenceSettings,
     ResultsTableSettings,
     TrainSettings,
 )
@@ -137,6 +138,13 @@ add_command(
     ResultsAddSettings,
     results_add,
     epilog="Example: unicorn-maml results add result.json miniimagenet-resnet12-unicorn-1shot",
+)
+add_command(
+    results,
+    "difference",
+    ResultsDifferenceSettings,
+    results_difference,
+    epilog="Example: unicorn-maml results difference with-drop.json without-drop.json",
 )
 add_command(
     results,

@@ -1,16 +1,38 @@
 """`unicorn-maml results`: results to keep, and their table beside the paper's."""
 
-from unicorn_maml.cli.commands import console
+from unicorn_maml.cli.commands import console, show_pair
+from unicorn_maml.errors import FileError
+from unicorn_maml.files import read_object
 from unicorn_maml.reporting.results import add_result, results_table, update_document
-from unicorn_maml.settings import ResultsAddSettings, ResultsTableSettings
+from unicorn_maml.settings import (
+    ResultsAddSettings,
+    ResultsDifferenceSettings,
+    ResultsTableSettings,
+)
 
-__all__ = ["results_add", "results_table_command"]
+__all__ = ["results_add", "results_difference", "results_table_command"]
 
 
 def results_add(settings: ResultsAddSettings) -> None:
     """Keep a result."""
     file = add_result(settings.file, settings.row, settings.folder)
     console.print(f"Wrote {file}.")
+
+
+def results_difference(settings: ResultsDifferenceSettings) -> None:
+    """Print the paired difference of two results."""
+    from unicorn_maml.evaluation import meta_test
+
+    both = [read_object(file) for file in (settings.first, settings.second)]
+    try:
+        result = meta_test.paired(both[0], both[1])
+    except (KeyError, TypeError) as error:
+        raise FileError(
+            f"{settings.first} or {settings.second} is no result; make them with "
+            "`unicorn-maml evaluate --json`."
+        ) from error
+    show_pair(result)
+    meta_test.write_result(settings.json, result)
 
 
 def results_table_command(settings: ResultsTableSettings) -> None:

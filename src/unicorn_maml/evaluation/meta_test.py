@@ -45,11 +45,15 @@ __all__ = [
     "MetaTest",
     "compare",
     "evaluate",
+    "paired",
     "prepare",
     "run_all",
     "unfinished_file",
     "write_result",
 ]
+
+# What says which tasks a number stands for.
+_TASKS = ("store_checksum", "split", "way", "shot", "query", "seed")
 
 # From task numbers to what is measured of a few tasks at a time, in order: arrays (t, ...).
 Measure = Callable[[Sequence[int]], Iterator[NDArray[np.float64]]]
@@ -249,12 +253,37 @@ def compare(settings: CompareSettings, on_progress: OnProgress | None = None) ->
     tests = [prepare(checkpoint, settings, checkpoints[0].settings) for checkpoint in checkpoints]
     run_all(tests, settings.json, on_progress, resume=settings.resume)
     first, second = (test.result() for test in tests)
+    return paired(first, second)
+
+
+def paired(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Two results on identical tasks, and their difference; of the tasks that both have."""
+    for name in _TASKS:
+        if first[name] != second[name]:
+            raise UsageError(
+                f"The two results are not of the same tasks: {name} is {first[name]} in one and "
+                f"{second[name]} in the other; evaluate both on the same tasks."
+            )
+    tasks = min(len(first["per_task"]), len(second["per_task"]))
+    first, second = (_of_the_first(tasks, result) for result in (first, second))
     difference = mean_interval(np.subtract(first["per_task"], second["per_task"]))
     return {
         "first": first,
         "second": second,
         "difference": difference.mean,
         "difference_ci95": difference.ci95,
+    }
+
+
+def _of_the_first(tasks: int, result: dict[str, Any]) -> dict[str, Any]:
+    per_task = result["per_task"][:tasks]
+    interval = mean_interval(per_task)
+    return {
+        **result,
+        "accuracy": interval.mean,
+        "ci95": interval.ci95,
+        "tasks": tasks,
+        "per_task": per_task,
     }
 
 

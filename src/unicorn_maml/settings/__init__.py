@@ -15,6 +15,7 @@ from unicorn_maml.settings.others import (
     ExportSettings,
     ModelsSettings,
     ResultsAddSettings,
+    ResultsDifferenceSettings,
     ResultsTableSettings,
 )
 from unicorn_maml.settings.photos import (
@@ -103,6 +104,7 @@ __all__ = [
     "ReportSettings",
     "Resampling",
     "ResultsAddSettings",
+    "ResultsDifferenceSettings",
     "ResultsTableSettings",
     "SelectionSettings",
     "ShotsSettings",

@@ -22,6 +22,7 @@ __all__ = [
     "ExportSettings",
     "ModelsSettings",
     "ResultsAddSettings",
+    "ResultsDifferenceSettings",
     "ResultsTableSettings",
 ]
 
@@ -92,6 +93,15 @@ class ResultsAddSettings:
     file: Annotated[Path, "what --json wrote"]
     row: Annotated[str, "row of the paper's tables, such as miniimagenet-resnet12-unicorn-1shot"]
     folder: Annotated[Path, "folder of the small files"] = Path("results")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsDifferenceSettings:
+    """Set two results of `evaluate` on the same tasks beside each other: the paired difference."""
+
+    first: Annotated[Path, "what `evaluate --json` wrote"]
+    second: Annotated[Path, "the same, to subtract from the first"]
+    json: Annotated[Path | None, "write both and their difference to this file"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
