@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,10 @@ __all__ = [
     "read_json",
     "read_object",
     "recover_folder",
+    "replaced",
     "sha256_of",
     "sibling",
+    "unfinished",
     "write_json",
     "write_text",
 ]
@@ -31,11 +34,23 @@ def sibling(path: Path, suffix: str) -> Path:
     return path.parent / (path.name + suffix)
 
 
+def unfinished(path: Path) -> Path:
+    """Return where this process makes a new version of `path`: a name that nobody else takes."""
+    path = path.absolute()
+    return path.parent / f".{path.name}.unicorn-{os.getpid()}.new"
+
+
+def replaced(folder: Path) -> Path:
+    """Return where the old version of a folder is while the new one takes its place."""
+    folder = folder.absolute()
+    return folder.parent / f".{folder.name}.unicorn.old"
+
+
 def check_can_write(path: Path | None) -> None:
     """Refuse a result file that cannot be written, before any work is done for it."""
     if path is None:
         return
-    trial = sibling(path, ".new")
+    trial = unfinished(path)
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
@@ -54,15 +69,15 @@ def write_json(path: Path, value: Any) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text; the file appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = sibling(path, ".new")
+    new = unfinished(path)
     try:
-        with unfinished.open("w", encoding="utf-8") as file:
+        with new.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(path)
+        new.replace(path)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         raise
 
 
@@ -75,7 +90,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON file that must hold an object."""
     try:
         value = read_json(path)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise FileError(f"{path} is damaged ({error}); use an unchanged copy.") from error
     if not isinstance(value, dict):
         raise FileError(f"{path} is damaged (it holds no object); use an unchanged copy.")
@@ -95,26 +110,27 @@ def new_folder(target: Path) -> Iterator[Path]:
     A folder that is already there is replaced. Should the process die between the two renames,
     `recover_folder` brings the old one back.
     """
-    unfinished = sibling(target, f".{os.getpid()}.new")
-    replaced = sibling(target, ".old")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
+    new, old = unfinished(target), replaced(target)
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
     try:
-        yield unfinished
+        yield new
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         raise
     if target.exists():
-        shutil.rmtree(replaced, ignore_errors=True)
-        target.rename(replaced)
-    unfinished.rename(target)
-    shutil.rmtree(replaced, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+    new.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def recover_folder(target: Path) -> None:
     """Undo a replacement by `new_folder` that was cut off half-way. For writers only."""
-    replaced = sibling(target, ".old")
-    if replaced.is_dir() and not target.exists():
-        replaced.rename(target)
-    for abandoned in target.absolute().parent.glob(f"{target.name}.*.new"):
-        shutil.rmtree(abandoned)
+    target = target.absolute()
+    if replaced(target).is_dir() and not target.exists():
+        replaced(target).rename(target)
+    ours = re.compile(rf"\.{re.escape(target.name)}\.unicorn-\d+\.new")
+    if target.parent.is_dir():
+        for abandoned in [each for each in target.parent.iterdir() if ours.fullmatch(each.name)]:
+            shutil.rmtree(abandoned)

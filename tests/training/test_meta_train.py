@@ -156,16 +156,18 @@ def test_a_killed_run_recovers_and_ends_with_the_same_weights(settings, tmp_path
 def test_a_run_killed_between_the_two_renames_of_a_checkpoint_recovers(settings):
     meta_train(replace(settings, epochs=3))
     wanted = weights(settings.out / "last")
-    (settings.out / "last").rename(settings.out / "last.old")  # the moment between the renames
+    (settings.out / "last").rename(settings.out / ".last.unicorn.old")  # between the renames
+    (settings.out / ".last.unicorn-12345.new").mkdir()
+    (settings.out / "last.old").mkdir()  # the user's, as is
     (settings.out / "last.12345.new").mkdir()
     assert_same(weights(settings.out / "last"), wanted)  # readers find it without touching it
-    assert (settings.out / "last.old").is_dir()
+    assert (settings.out / ".last.unicorn.old").is_dir()
     trained = []
     result = meta_train(replace(settings, resume=True), lambda *progress: trained.append(progress))
     assert result.epochs == 3
     assert not trained, "finished epochs are not done again"
     folders = sorted(path.name for path in settings.out.iterdir() if path.is_dir())
-    assert folders == ["best", "last"]
+    assert folders == ["best", "last", "last.12345.new", "last.old"]
 
 
 @pytest.mark.parametrize("kills", range(3))

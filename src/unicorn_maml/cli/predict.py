@@ -13,7 +13,7 @@ from rich.table import Table
 
 from unicorn_maml.cli.commands import console, notes
 from unicorn_maml.errors import FileError, StoppedError, UnicornError, UsageError
-from unicorn_maml.files import check_can_write, sibling
+from unicorn_maml.files import check_can_write, unfinished
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import PhotoSettings, PredictSettings
 
@@ -168,8 +168,8 @@ def _print_answers(answers: list[_Answer], *, hide: bool) -> None:
 def _write_csv(file: Path | None, answers: list[_Answer]) -> None:
     if file is None:
         return
-    unfinished = sibling(file, ".new")
-    with unfinished.open("w", encoding="utf-8", newline="") as stream:
+    new = unfinished(file)
+    with new.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(
             ["file", "label", "best", "probability", "runner_up", "runner_up_probability"]
@@ -178,7 +178,7 @@ def _write_csv(file: Path | None, answers: list[_Answer]) -> None:
             numbers = f"{each.probability:.6f}", f"{each.runner_up_probability:.6f}"
             row = [each.file, each.label, each.best, numbers[0], each.runner_up, numbers[1]]
             writer.writerow(row)
-    unfinished.replace(file)
+    new.replace(file)
 
 
 def _check_copy_folder(folder: Path, classifier: "FewShotClassifier") -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from unicorn_maml.devices import versions
 from unicorn_maml.errors import FileError, UnicornError, UsageError
-from unicorn_maml.files import new_folder, sibling
+from unicorn_maml.files import new_folder, replaced
 from unicorn_maml.methods.build import METHODS, ModelSpec, build_method
 from unicorn_maml.methods.method import Method
 from unicorn_maml.models.build import BackboneSpec
@@ -206,8 +206,7 @@ def _find(path: Path) -> Path:
     if path == Path(path.name):
         places.append(_SHIPPED / path.name)
     for place in places:
-        # `.old` is where a checkpoint is for the moment in which a new one takes its place.
-        for folder in (place, sibling(place, ".old")):
+        for folder in (place, replaced(place)):
             if (folder / _DESCRIPTION).is_file():
                 return folder
     if path.is_file():

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from unicorn_maml.files import sibling
+from unicorn_maml.files import unfinished
 from unicorn_maml.reporting.figures.chance import draw_chance
 from unicorn_maml.reporting.figures.choices import draw_choices
 from unicorn_maml.reporting.figures.curves import draw_freeze, draw_shots, draw_steps
@@ -47,9 +47,9 @@ def write_figure(figure: Figure, folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("png", "svg"):
         file = folder / f"{name}.{kind}"
-        unfinished = sibling(file, ".new")
-        unfinished.write_bytes(_bytes_of(figure, kind))
-        unfinished.replace(file)
+        new = unfinished(file)
+        new.write_bytes(_bytes_of(figure, kind))
+        new.replace(file)
 
 
 def svg_of(figure: Figure) -> bytes:

@@ -1,0 +1,64 @@
+"""Files and folders that appear whole, and neighbours that are left alone."""
+
+import pytest
+
+from unicorn_maml.errors import FileError
+from unicorn_maml.files import (
+    check_can_write,
+    new_folder,
+    read_object,
+    recover_folder,
+    replaced,
+    write_json,
+)
+
+
+def test_a_folder_takes_the_place_of_another_and_leaves_its_neighbours_alone(tmp_path):
+    target = tmp_path / "store"
+    for name in ("store", "store.old", "store.notes.new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text(name)
+    recover_folder(target)
+    with new_folder(target) as unfinished:
+        (unfinished / "new").write_text("new")
+        assert (target / "mine").is_file()
+    assert [file.name for file in target.iterdir()] == ["new"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "store",
+        "store.notes.new",
+        "store.old",
+    ]
+    assert (tmp_path / "store.old" / "mine").read_text() == "store.old"
+
+
+def test_a_folder_whose_replacement_was_cut_off_comes_back(tmp_path):
+    target = tmp_path / "store"
+    target.mkdir()
+    target.rename(replaced(target))
+    (tmp_path / ".store.unicorn-12345.new").mkdir()
+    recover_folder(target)
+    assert [each.name for each in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_block_that_fails_leaves_the_old_folder(tmp_path):
+    target = tmp_path / "store"
+    target.mkdir()
+    with pytest.raises(KeyError), new_folder(target):
+        raise KeyError
+    assert [each.name for each in tmp_path.iterdir()] == ["store"]
+
+
+def test_writing_a_file_leaves_those_with_similar_names_alone(tmp_path):
+    (tmp_path / "result.json.new").write_text("mine")
+    check_can_write(tmp_path / "result.json")
+    write_json(tmp_path / "result.json", {"a": 1})
+    assert (tmp_path / "result.json.new").read_text() == "mine"
+    assert read_object(tmp_path / "result.json") == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "[" * 100_000])
+def test_a_file_that_holds_no_object_is_called_damaged(tmp_path, text):
+    file = tmp_path / "result.json"
+    file.write_text(text)
+    with pytest.raises(FileError, match="is damaged"):
+        read_object(file)
