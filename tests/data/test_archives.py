@@ -101,6 +101,20 @@ def test_zip_bombs_are_refused_before_they_are_unpacked(tmp_path):
     assert "x.png: unpacks to far more" in problems(path)
 
 
+def test_a_tar_header_with_a_negative_size_ends_the_reading(tmp_path):
+    header = bytearray(tarfile.TarInfo("x.png").tobuf())
+    header[124:136] = b"\xff" * 10 + (-1024 % 2**16).to_bytes(
+        2, "big"
+    )  # in base 256
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header[:512])
+    path = tmp_path / "a.tar"
+    content = tarfile.TarInfo("first.png")
+    content.size = 512
+    path.write_bytes(content.tobuf() + bytes(512) + bytes(header) + bytes(10240))
+    assert "x.png: unpacks to far more" in problems(path)
+
+
 def test_a_tar_header_that_claims_a_huge_name_is_not_believed(tmp_path):
     long_name = tarfile.TarInfo("././@LongLink")
     long_name.type, long_name.size = tarfile.GNUTYPE_LONGNAME, 10**10

@@ -164,6 +164,25 @@ def test_tieredimagenet_takes_npz_with_json_labels(tmp_path, labels, order):
     assert np.array_equal(prepared.store.images[:4], expected)
 
 
+@pytest.mark.parametrize("labels", [np.zeros((4, 1)), np.array(3), "[" * 100_000])
+def test_labels_that_are_no_list_are_refused_with_a_sentence(tmp_path, labels):
+    folder = tmp_path / "tiered"
+    folder.mkdir()
+    for word in SPLITS:
+        arrays = {"images": np.zeros((4, 12, 12, 3), np.uint8)}
+        if isinstance(labels, str):
+            (folder / f"{word}_labels.json").write_text(labels)
+        else:
+            arrays["labels"] = labels
+        np.savez(folder / f"{word}_images.npz", **arrays)
+    with pytest.raises(FileError, match="is no list of labels"):
+        prepare(tmp_path / "s", folder, dataset="tieredimagenet")
+    arrays = {**omniglot_arrays(), "alphabet": np.array("x")}
+    np.savez(tmp_path / "omniglot.npz", **arrays)
+    with pytest.raises(FileError, match="do not fit their names"):
+        prepare(tmp_path / "o", tmp_path / "omniglot.npz", dataset="omniglot")
+
+
 def test_pickles_are_refused_with_a_sentence(tmp_path):
     tiered = write_tree(tmp_path / "t", {"train_images_png.pkl": b"", "train_labels.pkl": b""})
     with pytest.raises(UsageError, match=r"pickles, which are never loaded.*train_images.npz"):

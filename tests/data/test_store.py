@@ -55,13 +55,16 @@ def test_a_description_that_does_not_fit_the_images_is_refused(tmp_path):
         ("pixel_mean", [0.5, 0.5]),
         ("pixel_std", [0.0]),
         ("pixel_std", "x"),
+        ("pixel_mean", [float("nan")]),
+        ("pixel_mean", [10**400]),
     ):
         (folder / "store.json").write_text(json.dumps({**good, key: value}))
         with pytest.raises(FileError, match="is damaged"):
             ImageStore.open(folder)
-    (folder / "store.json").write_text("not json")
-    with pytest.raises(FileError, match="is damaged"):
-        ImageStore.open(folder)
+    for text in ("not json", "[" * 100_000):
+        (folder / "store.json").write_text(text)
+        with pytest.raises(FileError, match="is damaged"):
+            ImageStore.open(folder)
 
 
 def test_a_store_of_pickled_objects_is_refused(tmp_path):

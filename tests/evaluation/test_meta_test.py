@@ -86,6 +86,8 @@ def test_leaking_averages_go_from_task_to_task_and_the_models_own_are_kept(train
     assert clean["per_task"][0] == test.per_task[0]
     with pytest.raises(UsageError, match="--normalization mixed"):
         evaluate(ask(trained["maml"], leak=True, normalization="batch"))
+    with pytest.raises(UsageError, match="without --remedy"):
+        evaluate(ask(trained["maml"], leak=True, remedy="ensemble"))
     with pytest.raises(UsageError, match="cannot --resume"):
         ask(trained["maml"], leak=True, resume=True)
 

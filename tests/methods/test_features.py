@@ -101,6 +101,7 @@ def test_an_image_goes_through_the_backbone_once_and_only_if_a_task_uses_it(load
 def test_only_a_frozen_network_under_an_adapting_head_has_fixed_features(images, policy, adapt):
     method = make("maml", images, normalization=policy, adapt=adapt)
     assert method.has_fixed_features == (policy == "frozen" and adapt == "head")
+    assert not make("maml", images, normalization=policy, adapt=adapt, drop=True).has_fixed_features
     assert make("cosine", images).has_fixed_features
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tasks import random_tasks, small_maml
+from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.methods.permutations import all_orders, permuted_logits, rotations
 from unicorn_maml.methods.remedies import RemediedMAML, averaged, select, support_scores
 from unicorn_maml.methods.scoring import predict
@@ -49,6 +50,13 @@ def test_an_ensemble_predicts_the_same_under_every_rotation_of_the_labels(remedy
     found = predict(RemediedMAML(maml, remedy), tasks)
     each = permuted_logits(maml, tasks, orders(3)).query.softmax(-1)
     torch.testing.assert_close(found.exp(), each.mean(1))
+    assert (each - each[:, :1]).abs().max() > 1e-4, "the permutations alone differ"
+    for turn in (1, 2):
+        support = (tasks.support_labels + turn) % 3
+        query = (tasks.query_labels + turn) % 3
+        turned = TaskBatch(tasks.support_images, support, tasks.query_images, query, tasks.way)
+        again = predict(RemediedMAML(maml, remedy), turned)
+        torch.testing.assert_close(again.roll(-turn, -1), found)
 
 
 @pytest.mark.parametrize(

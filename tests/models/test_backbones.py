@@ -81,6 +81,8 @@ def test_resnet12_drops_values_after_two_blocks_and_squares_after_the_others():
     assert [type(drop) for drop in drops] == [nn.Dropout, nn.Dropout, DropBlock, DropBlock]
     assert [drop.p for drop in drops[:2]] == [0.1, 0.1]
     assert [(drop.drop_rate, drop.block_size) for drop in drops[2:]] == [(0.1, 5)] * 2
+    small = [block.drop for block in ResNet12(size=32).blocks]
+    assert [drop.block_size for drop in small[2:]] == [2, 2], "for images of 32 pixels"
 
 
 def test_the_slope_after_a_residual_sum_can_be_that_of_a_plain_relu():

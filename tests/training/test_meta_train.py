@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from unicorn_maml.errors import DivergedError, FileError, UsageError
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.sealed import write_sealed
 from unicorn_maml.settings import TrainSettings, to_json
-from unicorn_maml.training.checkpoint import load_checkpoint
+from unicorn_maml.training.checkpoint import export_checkpoint, load_checkpoint
 from unicorn_maml.training.meta_train import meta_train
 from unicorn_maml.training.run import RunFolder
 
@@ -291,13 +292,17 @@ def test_init_brings_its_own_normalisation_of_images(settings, tmp_path):
     ("place", "value"),
     [
         ("model/method", "x"),
+        ("model/way", -1),
         ("model/features/width", -1),
+        ("model/features/width", 300_000),
         ("model/features/width", "a"),
         ("model/features/pooling", "x"),
         ("model/features/size", None),
         ("sha256", []),
         ("pixel_mean", []),
         ("pixel_std", [0.0]),
+        ("pixel_std", [float("nan")]),
+        ("pixel_mean", [10**400]),
         ("pixel_mean", "ab"),
         ("settings/store", 5),
         ("settings/inner_steps", "many"),
@@ -318,6 +323,37 @@ def test_a_checkpoint_that_makes_no_sense_is_refused_whatever_its_checksum(setti
     write_sealed(file, description)
     with pytest.raises(FileError, match="does not make sense"):
         load_checkpoint(settings.out)
+    with pytest.raises(FileError, match="does not make sense"):
+        export_checkpoint(settings.out, settings.out / "small")
+
+
+def test_a_run_resumes_without_the_checkpoint_that_it_began_with_but_not_on_another_store(
+    settings, tmp_path
+):
+    store = make_store(tmp_path / "store").folder
+    first = replace(settings, store=str(store))
+    meta_train(replace(first, epochs=1))
+    second = replace(first, out=tmp_path / "second", init=first.out)
+    meta_train(second)
+    meta_train(replace(second, out=tmp_path / "begun", epochs=2))
+    file = tmp_path / "begun" / "config.json"
+    file.write_text(file.read_text().replace('"epochs": 2', f'"epochs": {second.epochs}'))
+    first.out.rename(tmp_path / "elsewhere")
+    meta_train(replace(second, out=tmp_path / "begun", resume=True))
+    assert_same(weights(second.out / "last"), weights(tmp_path / "begun" / "last"))
+    shutil.rmtree(store)
+    make_store(store, classes=30)
+    with pytest.raises(UsageError, match="are not those that the run in"):
+        meta_train(replace(second, resume=True))
+
+
+def test_with_drop_layers_a_run_of_one_task_per_update_is_repeatable(settings, tmp_path):
+    dropping = replace(settings, backbone="resnet12", drop=True, task_batch=1, epochs=1)
+    dropping = replace(dropping, tasks_per_epoch=2, validation_tasks=1)
+    for name in ("first", "second"):
+        torch.manual_seed(len(name))
+        meta_train(replace(dropping, out=tmp_path / name))
+    assert_same(weights(tmp_path / "first" / "last"), weights(tmp_path / "second" / "last"))
 
 
 def test_init_refuses_another_backbone_pooling_or_image_size(settings, tmp_path):

@@ -181,6 +181,12 @@ def test_mixup_mixes_an_image_with_the_one_before_it_in_the_same_rotation():
     assert mixed.tolist() == [0.5, 0.75, 1.75, 3.5, 3.75, 4.75]
 
 
+def test_small_validation_classes_are_judged_with_fewer_queries(settings, tmp_path):
+    store = make_store(tmp_path / "small", smallest=6)
+    result = pretrain(replace(settings, store=str(store.folder), epochs=2))
+    assert result.validation_accuracy > 0
+
+
 def test_a_time_budget_ends_the_training_whatever_the_epochs(settings):
     result = pretrain(replace(settings, epochs=10**6, minutes=0.02))
     assert 1 <= result.epochs < 10**4

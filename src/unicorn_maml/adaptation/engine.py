@@ -71,7 +71,8 @@ class AdaptedTasks:
         """
         statistics = query_statistics(self.settings.normalization, meta_training=meta_training)
         images, support_rows = _behind_support(images, self.support_images, statistics)
-        if runs_in_lanes(self.backbone, images) and not torch.is_grad_enabled():
+        recorded = not meta_training and not torch.is_grad_enabled()
+        if recorded and runs_in_lanes(self.backbone, images):
             return predict_in_lanes(
                 self.backbone,
                 self.values,

@@ -246,7 +246,9 @@ def _lanes(
     while len(kinds) > _KINDS_KEPT:
         for lane in kinds.pop(next(iter(kinds))):
             lane.track.wait()
-    wanted = min(_MOST_LANES, -(-len(images) // width))
+    # Recordings share the state of the random numbers that drop layers draw: one at a time.
+    most = 1 if settings.drop else _MOST_LANES
+    wanted = min(most, -(-len(images) // width))
     if len(lanes) < wanted:
         fitting = lanes_that_fit(backbone, images, width, settings.precision, backward=backward)
         wanted = min(wanted, max(1, len(lanes) + fitting))

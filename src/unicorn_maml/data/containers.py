@@ -214,7 +214,9 @@ class _Tar:
             total += info.size
             path = _clean_path(info.name)
             # Checked before the archive is read on, which would unpack what has been declared.
-            if info.issparse() or total > max(_SMALL, _LARGEST_RATIO * self._packed_size):
+            # A size below zero would lead backwards, for ever.
+            lies = info.size < 0 or info.issparse()
+            if lies or total > max(_SMALL, _LARGEST_RATIO * self._packed_size):
                 yield Problem(info.name, _BOMB)
                 return
             if path is None:

@@ -21,6 +21,16 @@ __all__ = ["ImageStore", "StoredClass", "finish_store", "write_array_header", "w
 
 _FORMAT = "unicorn-maml store 1"
 _CHUNK = 64  # images looked at together
+_UNSOUND = (  # what a description that is damaged or made up causes
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    EOFError,
+    OSError,
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,8 @@ class ImageStore:
                 tuple(float(value) for value in description[name])
                 for name in ("pixel_mean", "pixel_std")
             )
-            if not len(mean) == len(std) == images.shape[3] or not all(0 < s < 255 for s in std):
+            sound = all(0 <= m <= 1 for m in mean) and all(0 < s < 255 for s in std)
+            if not len(mean) == len(std) == images.shape[3] or not sound:
                 raise ValueError("the pixels' mean and deviation do not fit the images")
             return cls(
                 folder=folder,
@@ -98,7 +109,7 @@ class ImageStore:
                 pixel_std=std,
                 checksum=str(description["checksum"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError) as error:
+        except _UNSOUND as error:
             raise FileError(
                 f"The store in {folder} is damaged ({error}); make it again."
             ) from error

@@ -170,8 +170,11 @@ def prepare(
     adapts = isinstance(method, MAML)
     if isinstance(method, MAML):
         method.head(way)  # a head that cannot serve so many ways says so now
-    if settings.leak and (not isinstance(method, MAML) or adaptation.normalization != "mixed"):
-        raise UsageError("--leak is for methods that adapt, with --normalization mixed.")
+    can_leak = isinstance(method, MAML) and adaptation.normalization == "mixed" and not remedy
+    if settings.leak and not can_leak:
+        raise UsageError(
+            "--leak is for methods that adapt, with --normalization mixed and without --remedy."
+        )
     if remedy:
         method = _remedied(method, remedy, checkpoint)
         method.orders(way)  # too many permutations: the same
@@ -196,7 +199,7 @@ def prepare(
         "inner_lr": adaptation.inner_lr if adapts else None,
         "adapt": adaptation.adapt if adapts else "nothing",
         "normalization": adaptation.normalization if adapts else "frozen",
-        "drop": adaptation.drop,
+        "drop": adapts and adaptation.drop,
         "leak": settings.leak,
         "precision": adaptation.precision,
         "compile": adaptation.compile,

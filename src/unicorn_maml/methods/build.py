@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from unicorn_maml.checks import check_types
+from unicorn_maml.checks import check_numbers, check_types
 from unicorn_maml.methods.centroid import NearestCentroid
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.unicorn import UnicornMAML
@@ -32,6 +32,7 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         check_types(self)
+        check_numbers(self, at_least={"way": 2})
 
 
 def build_method(

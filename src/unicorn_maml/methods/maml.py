@@ -37,8 +37,12 @@ class MAML(Method):
 
     @property
     def has_fixed_features(self) -> bool:
-        """Only with `frozen`: under other policies the task's own images normalise the features."""
-        return self.adaptation.adapt == "head" and self.adaptation.normalization == "frozen"
+        """Only with `frozen`: under other policies the task's own images normalise the features.
+
+        Drop layers that act change them at every step.
+        """
+        how = self.adaptation
+        return how.adapt == "head" and how.normalization == "frozen" and not how.drop
 
     def forward(self, tasks: TaskBatch) -> Prediction:
         """Adapt to the support sets and predict the query images."""

@@ -12,8 +12,8 @@ _RAMP_CALLS = 40_000
 class DropBlock(nn.Module):
     """Blanks `block_size` squares, with a rate that grows from 0 to `drop_rate` over 40,000 calls.
 
-    The call counter is a buffer: it is saved with the weights, goes on where it stopped, and counts
-    training passes only.
+    The call counter is a buffer: it is saved with the weights and goes on where it stopped. It
+    counts the passes of pre-training only: copies of a network that adapt to tasks do not move it.
     """
 
     calls: Tensor

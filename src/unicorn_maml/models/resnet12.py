@@ -41,11 +41,12 @@ class ResNet12(nn.Module):
         self.channels, self.size, self.pooling = channels, size, pooling
         self.sum_slope = sum_slope
         self.feature_width = feature_width(_WIDTHS[-1], side, pooling)
+        block_size = 5 if size > 32 else 2
         blocks = []
         for number, (inputs, outputs) in enumerate(
             zip((channels, *_WIDTHS), _WIDTHS, strict=False)
         ):
-            drop = nn.Dropout(_DROP_RATE) if number < 2 else DropBlock(_DROP_RATE)
+            drop = nn.Dropout(_DROP_RATE) if number < 2 else DropBlock(_DROP_RATE, block_size)
             blocks.append(_Block(tasks, inputs, outputs, drop, sum_slope))
         self.blocks = nn.Sequential(*blocks)
         for module in self.modules():

@@ -71,7 +71,10 @@ NORMALIZATION = (
 )
 DEVICE = "auto, cpu, cuda or cuda:N"
 PRECISION = "arithmetic of the backbone; heads, losses and statistics are never below float32"
-DROP = "let dropout and DropBlock act during adaptation, as the official code does"
+DROP = (
+    "let dropout and DropBlock act during adaptation, as the official code does (DropBlock as "
+    "strong as pre-training left it)"
+)
 COMPILE = "compile the network for the GPU: a minute or so at the start, then up to a third faster"
 JSON = "write the result, with every setting, to this file"
 AS_TRAINED = "  [default: as trained]"

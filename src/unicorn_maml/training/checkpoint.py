@@ -5,6 +5,7 @@ Nothing is ever unpickled. Every byte is covered by a checksum, so a changed fil
 checkpoints come with the project, in its folder `weights`, and are known by their names alone.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from unicorn_maml.devices import versions
@@ -34,6 +36,7 @@ __all__ = [
     "Checkpoint",
     "export_checkpoint",
     "load_backbone",
+    "load_begun",
     "load_checkpoint",
     "load_training_state",
     "refusing_nonsense",
@@ -117,7 +120,7 @@ def export_checkpoint(path: Path, out: Path) -> None:
     """Write a copy that is small (8-bit weights) and names no folder of this machine."""
     if out.exists():
         raise UsageError(f"{out} exists already; choose another --out.")
-    folder = _find(path)
+    folder = load_checkpoint(path).folder  # nonsense is not handed on
     description = _read_description(folder)
     settings = description["settings"]
     settings |= {"store": Path(settings["store"]).name, "out": None}
@@ -137,6 +140,20 @@ def load_checkpoint(path: Path) -> Checkpoint:
     except (UnicornError, OSError):
         time.sleep(0.3)  # perhaps a run was just putting a new one in its place
         return _load(path)
+
+
+def load_begun(run: Path, store_checksum: str) -> Checkpoint | None:
+    """Load the last checkpoint of a run to resume, if it got so far, on the store it began with."""
+    last = run / "last"
+    if not any((folder / _DESCRIPTION).is_file() for folder in (last, replaced(last))):
+        return None
+    begun = load_checkpoint(last)
+    if begun.metrics.get("store_checksum", store_checksum) != store_checksum:
+        raise UsageError(
+            f"The images of the store are not those that the run in {run} began with; resume it "
+            "with the store of then, or choose another --out."
+        )
+    return begun
 
 
 def shipped_checkpoints() -> dict[str, Path]:
@@ -169,18 +186,33 @@ def _load(path: Path) -> Checkpoint:
             tuple(float(value) for value in description[name])
             for name in ("pixel_mean", "pixel_std")
         )
-        if len(mean) != spec.features.channels or len(std) != len(mean) or min(std) <= 0:
+        sound = all(map(math.isfinite, mean)) and all(0 < s < math.inf for s in std)
+        if len(mean) != spec.features.channels or len(std) != len(mean) or not sound:
             raise ValueError("pixel moments do not fit the images")
+        settings = kind(**description["settings"])
+        weights = decode(_read(folder, _WEIGHTS, description))
+        _check_shapes(weights, spec, settings)
         return Checkpoint(
             spec=spec,
-            settings=kind(**description["settings"]),
+            settings=settings,
             pixel_mean=mean,
             pixel_std=std,
             metrics=dict(description["metrics"]),
-            weights=decode(_read(folder, _WEIGHTS, description)),
+            weights=weights,
             weights_sha256=description["sha256"][_WEIGHTS],
             folder=folder,
         )
+
+
+def _check_shapes(
+    weights: dict[str, Tensor], spec: ModelSpec, settings: TrainSettings | PretrainSettings
+) -> None:
+    """Before any memory is taken for a network, which may be described as enormous."""
+    with torch.device("meta"):
+        needed = build_method(spec, settings.adaptation).state_dict()
+    for name, value in needed.items():
+        if name not in weights or weights[name].shape != value.shape:
+            raise ValueError(f"the weights {name} do not fit the network that is described")
 
 
 @contextmanager
@@ -188,7 +220,14 @@ def refusing_nonsense(folder: Path) -> Iterator[None]:
     """Turn whatever an unfit description causes into one sentence."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RuntimeError,
+    ) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(
             f"The checkpoint {folder} does not make sense ({reason}); perhaps another version of "

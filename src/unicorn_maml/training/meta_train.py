@@ -1,7 +1,8 @@
 """Meta-training: the outer loop, from settings to a run folder.
 
 Task numbers, weights and schedules are functions of the settings and the epoch alone, so a run that
-was interrupted at any moment and resumed ends with the same weights as one that was not.
+was interrupted at any moment and resumed ends with the same weights as one that was not. (With
+drop layers that act, only where one task makes an update: the cores of a CPU draw in turn.)
 """
 
 import time
@@ -26,8 +27,9 @@ from unicorn_maml.models.build import BackboneSpec
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import PretrainSettings, TrainSettings
 from unicorn_maml.training.checkpoint import (
+    Checkpoint,
     load_backbone,
-    load_checkpoint,
+    load_begun,
     load_training_state,
     refusing_nonsense,
     save_checkpoint,
@@ -65,14 +67,15 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
     spec = ModelSpec(
         method=settings.method, way=settings.way, features=backbone_spec(settings, store)
     )
-    method, pixels = _first_model(settings, spec, store)
+    begun = load_begun(settings.folder, store.checksum) if settings.resume else None
+    method, pixels = _first_model(settings, spec, store, begun)
     method.to(device)
     base, validation = (_loader(settings, store, split, pixels, device) for split in _SPLITS)
     run = RunFolder(settings)
     trainer = _Trainer(settings, spec, method, pixels, run, base, validation)
     try:
         if settings.resume:
-            trainer.restore()
+            trainer.restore(begun)
         return trainer.train(on_progress)
     except DivergedError as error:
         kept = f" Epoch {trainer.epoch} is kept in {run.last}." if trainer.epoch else ""
@@ -98,13 +101,19 @@ def backbone_spec(settings: TrainSettings | PretrainSettings, store: ImageStore)
 
 
 def _first_model(
-    settings: TrainSettings, spec: ModelSpec, store: ImageStore
+    settings: TrainSettings, spec: ModelSpec, store: ImageStore, begun: Checkpoint | None
 ) -> tuple[MAML, _Pixels]:
-    """The model before the first update: random, or with the backbone of --init."""
+    """The model before the first update: random, or with the backbone of --init.
+
+    A run that goes on where it stopped has the moments of the pixels from there, and its weights
+    will come from there too; what it was made of need not be there any more.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         method = build_method(spec, settings.adaptation)
     assert isinstance(method, MAML)
+    if begun:
+        return method, (begun.pixel_mean, begun.pixel_std)
     if settings.init is None:
         return method, (store.pixel_mean, store.pixel_std)
     checkpoint = load_backbone(settings.init, method.backbone, spec.features)
@@ -145,17 +154,16 @@ class _Trainer:
         self.best: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
         self.seconds = 0.0
 
-    def restore(self) -> None:
+    def restore(self, begun: Checkpoint | None) -> None:
         """Go back to the end of the last saved epoch, or to the beginning."""
-        if not self.run.last.is_dir():
+        if begun is None:
             self.run.forget_after(0)
             return
-        checkpoint = load_checkpoint(self.run.last)
         with refusing_nonsense(self.run.last):
-            self.method.load_state_dict(checkpoint.weights)
+            self.method.load_state_dict(begun.weights)
             restore_optimizer(self.optimizer, load_training_state(self.run.last))
-            self.epoch, self.best = int(checkpoint.metrics["epoch"]), checkpoint.metrics["best"]
-            self.seconds = float(checkpoint.metrics["run_seconds"])
+            self.epoch, self.best = int(begun.metrics["epoch"]), begun.metrics["best"]
+            self.seconds = float(begun.metrics["run_seconds"])
             self.run.forget_after(self.epoch)
 
     def train(self, on_progress: OnProgress | None) -> TrainResult:
@@ -163,7 +171,9 @@ class _Trainer:
         while epoch < self.settings.epochs and not self._out_of_patience():
             epoch += 1
             started = time.perf_counter()
-            entry = self._train_epoch(epoch, on_progress)
+            with torch.random.fork_rng(devices=self._devices()):
+                torch.manual_seed(self.settings.seed * 100_003 + epoch)  # of drop layers
+                entry = self._train_epoch(epoch, on_progress)
             judged = epoch % self.settings.validate_every == 0 or epoch == self.settings.epochs
             if judged:
                 entry |= self._validate()
@@ -184,6 +194,9 @@ class _Trainer:
         device = describe_device(self.base.device)
         self.run.finish({**vars(result), "folder": str(result.folder), "device": device})
         return result
+
+    def _devices(self) -> list[torch.device]:
+        return [self.base.device] if self.base.device.type == "cuda" else []
 
     def _out_of_patience(self) -> bool:
         patience = self.settings.patience
@@ -253,6 +266,11 @@ class _Trainer:
             settings=replace(self.settings, resume=False),
             pixel_mean=self.pixels[0],
             pixel_std=self.pixels[1],
-            metrics={**entry, "best": self.best, "run_seconds": self.seconds},
+            metrics={
+                **entry,
+                "best": self.best,
+                "run_seconds": self.seconds,
+                "store_checksum": self.base.sampler.store.checksum,
+            },
             training_state=optimizer_state(self.optimizer) if resumable else None,
         )

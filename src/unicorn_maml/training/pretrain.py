@@ -31,7 +31,9 @@ from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import Distance, PretrainSettings
 from unicorn_maml.training.augmentation import augment, four_rotations
 from unicorn_maml.training.checkpoint import (
+    Checkpoint,
     load_backbone,
+    load_begun,
     load_checkpoint,
     load_training_state,
     refusing_nonsense,
@@ -73,11 +75,12 @@ def pretrain(settings: PretrainSettings, on_progress: OnProgress | None = None) 
     """Pre-train as the settings say, or continue a run, and return how it ended."""
     device = choose_device(settings.device)
     store = open_store(settings.store)
-    trainer = _Trainer(settings, store, device)
+    begun = load_begun(settings.folder, store.checksum) if settings.resume else None
+    trainer = _Trainer(settings, store, device, begun)
     trainer.run = RunFolder(settings)
     try:
         if settings.resume:
-            trainer.restore()
+            trainer.restore(begun)
         return trainer.train(on_progress)
     finally:
         trainer.run.close()
@@ -118,21 +121,32 @@ class _Trainer:
 
     run: RunFolder
 
-    def __init__(self, settings: PretrainSettings, store: ImageStore, device: torch.device):
+    def __init__(
+        self,
+        settings: PretrainSettings,
+        store: ImageStore,
+        device: torch.device,
+        begun: Checkpoint | None,
+    ):
         self.settings, self.device = settings, device
+        self.store_checksum = store.checksum
         self.spec = ModelSpec(method="pretrained", way=5, features=backbone_spec(settings, store))
         self.base = _Images(store, "base", device)
         self.validation = _Images(store, "validation", device)
         way = settings.select_way or self.validation.classes
+        smallest = min(entry.count for entry in store.classes_of("validation"))
+        query = max(1, min(15, smallest - 1))
         self.sampler = TaskSampler(
-            store, "validation", way=way, shot=1, query=15, seed=settings.seed
+            store, "validation", way=way, shot=1, query=query, seed=settings.seed
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             backbone = build_backbone(self.spec.features)
             self.model = Classifier(backbone, backbone.feature_width, self.base.classes)
         self.pixel_mean, self.pixel_std = store.pixel_mean, store.pixel_std
-        if settings.init is not None:
+        if begun:  # its weights come with `restore`
+            self.pixel_mean, self.pixel_std = begun.pixel_mean, begun.pixel_std
+        elif settings.init is not None:
             start = load_backbone(settings.init, backbone, self.spec.features)
             self.pixel_mean, self.pixel_std = start.pixel_mean, start.pixel_std
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -161,21 +175,20 @@ class _Trainer:
         self.seconds = 0.0
         self.images_per_second = 0.0
 
-    def restore(self) -> None:
+    def restore(self, begun: Checkpoint | None) -> None:
         """Go back to the end of the last saved epoch, or to the beginning."""
-        if not self.run.last.is_dir():
+        if begun is None:
             self.run.forget_after(0)
             return
-        checkpoint = load_checkpoint(self.run.last)
         with refusing_nonsense(self.run.last):
             state = load_training_state(self.run.last)
             rest = {name: state.pop(name) for name in list(state) if not name[0].isdigit()}
-            self.model.load_state_dict({**checkpoint.weights, **rest})
-            NearestCentroid(self.averaged).load_state_dict(checkpoint.weights)
+            self.model.load_state_dict({**begun.weights, **rest})
+            NearestCentroid(self.averaged).load_state_dict(begun.weights)
             restore_optimizer(self.optimizer, state)
-            self.epoch, self.best = int(checkpoint.metrics["epoch"]), checkpoint.metrics["best"]
-            self.seconds = float(checkpoint.metrics["run_seconds"])
-            self.images_per_second = float(checkpoint.metrics["images_per_second"])
+            self.epoch, self.best = int(begun.metrics["epoch"]), begun.metrics["best"]
+            self.seconds = float(begun.metrics["run_seconds"])
+            self.images_per_second = float(begun.metrics["images_per_second"])
             self.run.forget_after(self.epoch)
 
     def train(self, on_progress: OnProgress | None) -> PretrainResult:
@@ -290,6 +303,7 @@ class _Trainer:
             labels, targets = labels.repeat(4), targets.repeat(4, 1)
         if settings.mixup > 0:
             share = float(np.random.default_rng(int(rows[0])).beta(settings.mixup, settings.mixup))
+            share = max(share, 1 - share)  # the same mixtures; the labels' class is the larger part
             images = mixed_with_neighbours(images, share, self._views)
             targets = mixed_with_neighbours(targets, share, self._views)
         images = images.contiguous(memory_format=torch.channels_last)
@@ -358,7 +372,12 @@ class _Trainer:
             settings=replace(self.settings, resume=False),
             pixel_mean=self.pixel_mean,
             pixel_std=self.pixel_std,
-            metrics={**entry, "best": self.best, "run_seconds": self.seconds},
+            metrics={
+                **entry,
+                "best": self.best,
+                "run_seconds": self.seconds,
+                "store_checksum": self.store_checksum,
+            },
             training_state=state,
         )
 

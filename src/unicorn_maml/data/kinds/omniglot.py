@@ -69,9 +69,10 @@ def _from_arrays(sources: Sources, arrays: dict[str, Member]) -> dict[Character,
         )
     member = arrays["images.npy"]
     header = read_header(sources, member)
-    columns = [[str(value) for value in read_array(sources, arrays[each])] for each in names[1:]]
-    if len(header.shape) != 4 or any(len(column) != header.shape[0] for column in columns):
+    found = [read_array(sources, arrays[each]) for each in names[1:]]
+    if len(header.shape) != 4 or any(each.shape != header.shape[:1] for each in found):
         raise FileError(f"{sources.label} has images {header.shape} that do not fit their names.")
+    columns = [[str(value) for value in each] for each in found]
     if not set(columns[0]) <= set(_PARTS):
         raise FileError(f"{sources.label} has a split that is neither of {' and '.join(_PARTS)}.")
     _, drawings, height, width = header.shape

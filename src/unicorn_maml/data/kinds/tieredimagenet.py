@@ -81,20 +81,26 @@ def _in_npz(sources: Sources, npz: str, array: str) -> Member | None:
 
 def _labels(sources: Sources, word: str) -> list[str]:
     array = _in_npz(sources, f"{word}_images.npz", "labels.npy")
-    if array is not None:
-        return _named(read_array(sources, array).tolist(), None, word)
-    for each in sources.members:
-        if each.name == f"{word}_labels.json":
-            try:
-                content = json.loads(sources.read(each))
-                if isinstance(content, dict):
-                    names = content.get("label_specific_str")
-                    return _named(content["label_specific"], names, word)
-                return _named(content, None, word)
-            except (ValueError, KeyError, TypeError, IndexError, FileError) as error:
-                raise FileError(
-                    f"{sources.name(each)} is no list of labels ({error!r}); make it again."
-                ) from error
+    lists = [each for each in sources.members if each.name == f"{word}_labels.json"]
+    for each in [array] if array else lists:
+        try:
+            content = (
+                read_array(sources, each).tolist() if array else json.loads(sources.read(each))
+            )
+            if isinstance(content, dict):
+                return _named(content["label_specific"], content.get("label_specific_str"), word)
+            return _named(content, None, word)
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            IndexError,
+            RecursionError,
+            FileError,
+        ) as error:
+            raise FileError(
+                f"{sources.name(each)} is no list of labels ({error!r}); make it again."
+            ) from error
     pickled = any(each.name == f"{word}_labels.pkl" for each in sources.members)
     reason = " (pickles are never loaded: write the list as JSON)" if pickled else ""
     raise FileError(f"The labels {word}_labels.json are missing{reason}.")
