@@ -242,5 +242,24 @@ def test_a_lane_that_finds_no_memory_leaves_the_work_to_the_others(in_lanes, mon
     with torch.no_grad():
         found = in_lanes(method, there(tasks)).logits
         expected = copy.deepcopy(method).cpu()(tasks).logits
-    assert_near(found, expected)
-    assert "going on with 2 tasks at a time" in caplog.text
+        assert_near(found, expected)
+        assert "going on with 2 tasks at a time" in caplog.text
+        tried = len(made)
+        assert_near(in_lanes(method, there(tasks)).logits, expected)
+    assert len(made) == tried, "what found no room once is not tried at every call"
+
+
+def test_a_first_lane_that_finds_no_memory_takes_that_of_other_shapes(in_lanes, monkeypatch):
+    method, tasks = make().to(DEVICE).eval(), random_tasks(3)
+    record = lane.SupportLane.record_steps
+
+    def fail_beside_others(self, *arguments):
+        if len(lanes._made[method.backbone]) > 1:
+            raise torch.OutOfMemoryError("full")
+        record(self, *arguments)
+
+    with torch.no_grad():
+        in_lanes(method, there(random_tasks(3, shot=1)))
+        monkeypatch.setattr(lane.SupportLane, "record_steps", fail_beside_others)
+        found = in_lanes(method, there(tasks)).logits
+        assert_near(found, copy.deepcopy(method).cpu()(tasks).logits)

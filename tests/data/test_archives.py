@@ -103,9 +103,7 @@ def test_zip_bombs_are_refused_before_they_are_unpacked(tmp_path):
 
 def test_a_tar_header_with_a_negative_size_ends_the_reading(tmp_path):
     header = bytearray(tarfile.TarInfo("x.png").tobuf())
-    header[124:136] = b"\xff" * 10 + (-1024 % 2**16).to_bytes(
-        2, "big"
-    )  # in base 256
+    header[124:136] = b"\xff" * 10 + (-1024 % 2**16).to_bytes(2, "big")  # in base 256
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header[:512])
     path = tmp_path / "a.tar"

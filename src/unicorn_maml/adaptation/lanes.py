@@ -212,7 +212,17 @@ class _Start(NamedTuple):
 
 
 _Kind = TypeVar("_Kind", bound=Lane)
-_made: WeakKeyDictionary[nn.Module, dict[Hashable, list[Lane]]] = WeakKeyDictionary()
+
+
+@dataclass
+class _Made:
+    """The lanes for passes of one kind."""
+
+    lanes: list[Lane]
+    no_room_for_more: bool = False
+
+
+_made: WeakKeyDictionary[nn.Module, dict[Hashable, _Made]] = WeakKeyDictionary()
 
 
 def _lanes(
@@ -241,29 +251,43 @@ def _lanes(
         settings.compile,
     )
     kinds = _made.setdefault(backbone, {})
-    lanes = kinds.pop(key, [])
-    kinds[key] = lanes  # last: the one used most recently
-    while len(kinds) > _KINDS_KEPT:
-        for lane in kinds.pop(next(iter(kinds))):
-            lane.track.wait()
+    made = kinds.pop(key, _Made([]))
+    kinds[key] = made  # last: the one used most recently
+    _forget_all_but(_KINDS_KEPT, kinds)
+    lanes = made.lanes
     # Recordings share the state of the random numbers that drop layers draw: one at a time.
     most = 1 if settings.drop else _MOST_LANES
     wanted = min(most, -(-len(images) // width))
+    if made.no_room_for_more:
+        wanted = min(wanted, len(lanes))
     if len(lanes) < wanted:
         fitting = lanes_that_fit(backbone, images, width, settings.precision, backward=backward)
         wanted = min(wanted, max(1, len(lanes) + fitting))
     while len(lanes) < wanted:
         try:
             lanes.append(make())
+            continue
         except torch.OutOfMemoryError:
-            if not lanes:
+            if not lanes and len(kinds) == 1:
                 raise
+        # Out here, because an error that is being handled holds on to the memory of its frames.
+        if not lanes:
+            _forget_all_but(1, kinds)
+        torch.cuda.empty_cache()
+        if lanes:
+            made.no_room_for_more = True
             logging.getLogger(__name__).warning(
                 "The GPU's memory is full; going on with %d tasks at a time.", len(lanes) * width
             )
-            torch.cuda.empty_cache()
             break
     return lanes[:wanted]  # type: ignore[return-value]
+
+
+def _forget_all_but(number: int, kinds: dict[Hashable, _Made]) -> None:
+    """Let go of the lanes that were not used for longest."""
+    while len(kinds) > number:
+        for lane in kinds.pop(next(iter(kinds))).lanes:
+            lane.track.wait()
 
 
 def _share_out(lanes: list[_Kind], tasks: int, width: int) -> Iterator[tuple[_Kind, slice]]:

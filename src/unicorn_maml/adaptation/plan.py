@@ -96,11 +96,15 @@ def tasks_in_lanes(backbone: nn.Module, images: Tensor) -> int:
 def lanes_that_fit(
     backbone: nn.Module, images: Tensor, width: int, precision: Precision, *, backward: bool
 ) -> int:
-    """How many lanes of `width` tasks with such images fit into the free memory of a GPU."""
+    """How many lanes of `width` tasks with such images fit into the free memory of a GPU.
+
+    Each lane has memory of its own, so what PyTorch keeps for others does not count.
+    """
     size = width * bytes_per_task(
         backbone, images.shape[2:], images.shape[1], precision=precision, backward=backward
     )
-    return int(_free_memory(images.device) * _SHARE_OF_FREE_MEMORY) // size
+    free, _ = torch.cuda.mem_get_info(images.device)
+    return int(free * _SHARE_OF_FREE_MEMORY) // size
 
 
 def _free_memory(device: torch.device) -> int:
