@@ -69,7 +69,7 @@ def main() -> None:
     for method, shot, steps, rate in _LOOPS:
         if shot not in arguments.shots:
             continue
-        row = Row(backbone="resnet12", method=method, shot=shot, inner_steps=steps)
+        row = Row(backbone=spec.backbone, method=method, shot=shot, inner_steps=steps)
         sampler = TaskSampler(store, "novel", way=5, shot=shot, query=15, seed=0)
         loader = TaskLoader(
             sampler,

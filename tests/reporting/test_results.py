@@ -8,6 +8,7 @@ import pytest
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.reporting.results import (
+    _check_row,
     add_result,
     published_rows,
     results_table,
@@ -37,6 +38,9 @@ def result(accuracy: float, policy: str = "mixed") -> dict:
         "store": "/somewhere/mini",
         "checkpoint": "/somewhere/runs/unicorn",
         "head": "shared",
+        "data_set": "miniimagenet",
+        "backbone": "resnet12",
+        "method": "unicorn",
         "training": {
             "store": "/somewhere/mini",
             "out": "/somewhere/runs/unicorn",
@@ -93,6 +97,40 @@ def test_an_unknown_row_and_a_file_that_is_no_result_are_refused(tmp_path):
         add_result(write(tmp_path, result(1.0)), "miniimagenet", tmp_path)
     with pytest.raises(FileError, match="is no result"):
         add_result(write(tmp_path, {"accuracy": 1.0}), ROW, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("miniimagenet-resnet12-unicorn-5shot", "of shot 5, but the result is of 1"),
+        ("miniimagenet-resnet12-maml-1shot", "of method maml, but the result is of unicorn"),
+        ("miniimagenet-convnet4-unicorn-1shot", "of backbone convnet4"),
+        ("miniimagenet-to-cub-resnet12-unicorn-1shot", "of data_set cub"),
+    ],
+)
+def test_a_result_of_something_else_than_its_row_is_refused(tmp_path, row, reason):
+    with pytest.raises(UsageError, match=reason):
+        add_result(write(tmp_path, result(65.5)), row, tmp_path)
+
+
+def test_every_row_can_be_read_by_its_name():
+    for row in published_rows():
+        with pytest.raises(UsageError, match="of split novel"):
+            _check_row(row, _as_named(row) | {"split": "base"})
+        _check_row(row, _as_named(row))
+
+
+def _as_named(row: str) -> dict:
+    *data, backbone, method, shot = row.split("-")
+    return {
+        "data_set": data[-1],
+        "backbone": backbone,
+        "method": method.removesuffix("5steps"),
+        "way": 5,
+        "shot": int(shot.removesuffix("shot")),
+        "split": "novel",
+        "inner_steps": 5,
+    }
 
 
 def test_a_table_replaces_the_one_between_the_marks_and_nothing_else(tmp_path):

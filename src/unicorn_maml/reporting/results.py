@@ -6,6 +6,7 @@ methods on the same tasks is `difference-WHAT.POLICY.json`.
 """
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ _BEGIN, _END = "<!-- made by `unicorn-maml results table` -->", "<!-- end -->"
 _NOT_KEPT = {"per_task", "feature_seconds", "tasks_per_second"}
 _NOT_KEPT_OF_TRAINING = {"out", "resume", "device", "compile"}
 _PAPERS_TASKS = 10_000
+_ROW = re.compile(
+    r"(?P<trained_on>[a-z]+)(-to-(?P<tested_on>[a-z]+))?-(?P<backbone>[a-z]+\d+)"
+    r"-(?P<method>maml|unicorn)(?P<steps>5steps)?-(?P<shot>\d+)shot"
+)
 
 
 def published_rows() -> dict[str, dict[str, Any]]:
@@ -50,6 +55,7 @@ def add_result(file: Path, row: str, folder: Path) -> Path:
                     f"{row!r} is no row of the paper's tables; choose one of "
                     f"{', '.join(published_rows())}."
                 )
+            _check_row(row, result)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
@@ -60,6 +66,28 @@ def add_result(file: Path, row: str, folder: Path) -> Path:
     out = folder / f"{name}.{policy}.json"
     write_json(out, kept)
     return out
+
+
+def _check_row(row: str, result: dict[str, Any]) -> None:
+    """Refuse a result of something else than its row says."""
+    parts = _ROW.fullmatch(row)
+    assert parts is not None, row
+    wanted = {
+        "data_set": parts["tested_on"] or parts["trained_on"],
+        "backbone": parts["backbone"],
+        "method": parts["method"],
+        "way": 5,
+        "shot": int(parts["shot"]),
+        "split": "novel",
+    }
+    if parts["steps"]:
+        wanted["inner_steps"] = 5
+    for name, value in wanted.items():
+        if result[name] != value:
+            raise UsageError(
+                f"The row {row} is of {name} {value}, but the result is of {result[name]}; name "
+                "the row that it is of."
+            )
 
 
 def _small(result: dict[str, Any]) -> dict[str, Any]:
