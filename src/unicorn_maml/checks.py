@@ -57,8 +57,12 @@ def check_numbers(settings: Any, *, at_least: dict[str, float]) -> None:
     for name, smallest in at_least.items():
         value = getattr(settings, name)
         require(
-            value is None or smallest <= value < 2**62,
+            value is None or smallest <= value,
             f"{_option(name)} must be at least {smallest}, not {value}.",
+        )
+        require(
+            value is None or value < 2**62,
+            f"{_option(name)} must be below {2**62}, not {value}.",
         )
 
 

@@ -90,7 +90,9 @@ def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON file that must hold an object."""
     try:
         value = read_json(path)
-    except (ValueError, OSError, RecursionError) as error:
+    except OSError as error:
+        raise UsageError(f"Cannot read {path} ({error.strerror}); name another file.") from error
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is damaged ({error}); use an unchanged copy.") from error
     if not isinstance(value, dict):
         raise FileError(f"{path} is damaged (it holds no object); use an unchanged copy.")

@@ -12,7 +12,7 @@ from unicorn_maml.cli.main import main
 def cli(monkeypatch, capsys):
     """Run a command line; return its exit code, what it printed, and its error sentence."""
     monkeypatch.setenv("COLUMNS", "300")
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
 
     def run(*arguments: object) -> tuple[int, str, str]:
         words = [word for each in arguments for word in str(each).split(" ")]
@@ -23,4 +23,5 @@ def cli(monkeypatch, capsys):
         return int(stop.value.code or 0), printed.out, printed.err
 
     yield run
-    signal.signal(signal.SIGTERM, handler)
+    for each, handler in handlers.items():
+        signal.signal(each, handler)

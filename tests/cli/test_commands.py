@@ -83,6 +83,76 @@ def test_train_evaluate_and_compare_work_together(cli, store, run, tmp_path):
     assert "is no result" in error
 
 
+def test_a_result_is_written_even_if_nobody_reads_what_is_printed(store, run, tmp_path):
+    file = tmp_path / "result.json"
+    words = ["evaluate", run, "--store", store, "--tasks", 2, "--query", 3, "--json", file]
+    done = subprocess.run(
+        f"{sys.executable} -m unicorn_maml {' '.join(map(str, words))} | true",
+        shell=True,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in done.stderr
+    assert json.loads(file.read_text())["tasks"] == 2
+
+
+def test_a_closed_terminal_keeps_the_finished_tasks_of_an_evaluation(
+    cli, store, run, tmp_path, monkeypatch
+):
+    scores = meta_test.iterate_accuracies
+
+    def closed_after_some(method, loader, numbers):
+        found = scores(method, loader, numbers)
+        yield next(found)
+        os.kill(os.getpid(), signal.SIGHUP)
+        yield from found
+
+    monkeypatch.setattr(meta_test, "iterate_accuracies", closed_after_some)
+    file = tmp_path / "result.json"
+    code, _, err = cli("evaluate", run, "--store", store, "--tasks 100 --query 3 --json", file)
+    assert code == 130
+    assert "add --resume to continue" in err
+    assert meta_test.unfinished_file(file).is_file()
+
+
+def test_a_run_that_ended_before_its_first_epoch_can_be_begun_anew(cli, store, tmp_path):
+    run = ("train --store", store, "--out", tmp_path / "run", SMALL)
+    code, _, err = cli(*run, "--inner-lr 1e200")
+    assert code == 1
+    assert "smaller --inner-lr" in error_sentence(err)
+    assert cli(*run, "--inner-lr 0.1")[0] == 0
+
+
+def test_resuming_with_the_other_command_names_the_right_one(cli, store, run):
+    code, _, err = cli("pretrain --store", store, "--width 8 --out", run, "--resume")
+    assert code == 2
+    assert f"holds a run of meta-training; continue it with `unicorn-maml train --out {run}" in err
+
+
+def test_options_of_the_inner_loop_are_refused_where_nothing_adapts(cli, store, tmp_path):
+    out = tmp_path / "pretrained"
+    words = "--width 8 --epochs 1 --batch-size 16 --select-tasks 2 --device cpu"
+    assert cli("pretrain --store", store, words, "--out", out)[0] == 0
+    asked = ("evaluate", out, "--store", store, "--tasks 2 --query 3")
+    assert cli(*asked)[0] == 0
+    code, _, err = cli(*asked, "--inner-steps 20")
+    assert code == 2
+    assert "--inner-steps has no effect; leave it out, or add --head zero" in error_sentence(err)
+
+
+def test_a_checkpoint_whose_store_is_elsewhere_asks_for_one(cli):
+    code, _, err = cli("evaluate miniimagenet-convnet4-pretrained --tasks 2")
+    assert code == 2
+    assert "which is not here; name one with --store" in error_sentence(err)
+
+
+def test_a_misspelt_checkpoint_is_told_the_names_that_there_are(cli):
+    code, _, err = cli("evaluate miniimagenet-resnet12-pretraind --store glyphs")
+    assert code == 2
+    assert "miniimagenet-resnet12-pretrained" in error_sentence(err)
+
+
 def test_an_evaluation_stopped_before_its_first_task_does_not_offer_to_resume(
     cli, store, run, tmp_path, monkeypatch
 ):
@@ -197,7 +267,7 @@ WRONG = {
     "--device cuda:99": "is not there; choose --device cpu",
     "--device gpu": "Unknown device 'gpu'",
     "--tasks-per-epoch 5": "must be a multiple of --task-batch (2)",
-    "--seed 100000000000000000000000000": "--seed must be at least 0",
+    "--seed 100000000000000000000000000": "--seed must be below",
     "--decay nan": "--decay must be a positive number",
     "--store glyphs-5000x3": "Glyphs have 16 to 256 pixels",
     "--resume": "There is no run in",

@@ -132,7 +132,7 @@ def test_stopping_leaves_no_half_store(tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("store.*")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob(".store.*")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)

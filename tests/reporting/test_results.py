@@ -113,6 +113,21 @@ def test_a_result_of_something_else_than_its_row_is_refused(tmp_path, row, reaso
         add_result(write(tmp_path, result(65.5)), row, tmp_path)
 
 
+@pytest.mark.parametrize("name", [f"{ROW}.mixed.json", "difference-x.json"])
+def test_a_strange_file_among_the_results_is_named(tmp_path, name):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(FileError, match=f"{name} is no result that"):
+        results_table(tmp_path)
+
+
+def test_a_document_that_is_no_text_and_a_result_that_is_not_there_are_refused(tmp_path):
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff")
+    with pytest.raises(UsageError, match="is no text"):
+        update_document(tmp_path / "picture.png", "table")
+    with pytest.raises(UsageError, match=r"Cannot read .*nothing.json \(No such file"):
+        add_result(tmp_path / "nothing.json", ROW, tmp_path)
+
+
 def test_every_row_can_be_read_by_its_name():
     for row in published_rows():
         with pytest.raises(UsageError, match="of split novel"):

@@ -24,10 +24,10 @@ def bench(settings: BenchSettings) -> None:
             result = measure_speed(settings, update)
     except KeyboardInterrupt:
         raise StoppedError("Stopped; nothing was written.") from None
-    console.print(_table(result))
-    console.print(_explanation(result))
     if settings.json:
         write_json(settings.json, result)
+    console.print(_table(result))
+    console.print(_explanation(result))
 
 
 _KINDS = ("adaptation", "evaluation", "meta_training")

@@ -1,6 +1,7 @@
 """The commands. Heavy imports stand inside them, so that `--help` answers at once."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unicorn_maml.errors import StoppedError
-from unicorn_maml.files import read_object, write_json
+from unicorn_maml.files import check_can_write, read_object, write_json
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import (
     CompareSettings,
@@ -51,7 +52,7 @@ def train(settings: TrainSettings) -> None:
     except KeyboardInterrupt:
         raise StoppedError(
             f"Stopped; finished epochs are kept, continue with "
-            f"`unicorn-maml train --out {settings.folder} --resume`."
+            f"`unicorn-maml train --out {shlex.quote(str(settings.folder))} --resume`."
         ) from None
     console.print(
         f"Best of {result.epochs} epochs: {result.best_epoch}, with "
@@ -71,7 +72,7 @@ def pretrain(settings: PretrainSettings) -> None:
     except KeyboardInterrupt:
         raise StoppedError(
             f"Stopped; finished epochs are kept, continue with "
-            f"`unicorn-maml pretrain --out {settings.folder} --resume`."
+            f"`unicorn-maml pretrain --out {shlex.quote(str(settings.folder))} --resume`."
         ) from None
     console.print(
         f"Best of {result.epochs} epochs: {result.best_epoch}, with "
@@ -91,13 +92,13 @@ def evaluate(settings: EvaluateSettings) -> None:
             result = meta_test.evaluate(settings, update)
     except KeyboardInterrupt:
         raise StoppedError(_stopped(settings.json)) from None
+    meta_test.write_result(settings.json, result)  # first: who reads what is printed may be gone
     table = Table("", "value", title="Meta-test", show_header=False)
     table.add_row("accuracy", f"{result['accuracy']:.2f} ± {result['ci95']:.2f} %")
     for name, value in result.items():
         if name not in _NOT_SHOWN:
             table.add_row(name.replace("_", " "), _shown(value))
     console.print(table)
-    meta_test.write_result(settings.json, result)
 
 
 def _stopped(file: Path | None) -> str:
@@ -125,6 +126,7 @@ def models(settings: ModelsSettings) -> None:
     """List the checkpoints that come with the project."""
     from unicorn_maml.training.checkpoint import load_checkpoint, shipped_checkpoints
 
+    check_can_write(settings.json)
     listed = {}
     for name, folder in shipped_checkpoints().items():
         model = load_checkpoint(folder).spec
@@ -156,8 +158,8 @@ def compare(settings: CompareSettings) -> None:
             result = meta_test.compare(settings, update)
     except KeyboardInterrupt:
         raise StoppedError(_stopped(settings.json)) from None
-    show_pair(result)
     meta_test.write_result(settings.json, result)
+    show_pair(result)
 
 
 def show_pair(result: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from unicorn_maml.cli.commands import console, notes
 from unicorn_maml.errors import FileError, StoppedError
-from unicorn_maml.files import write_json
+from unicorn_maml.files import check_can_write, write_json
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import DataPrepareSettings, DataShowSettings
 
@@ -24,6 +24,7 @@ def data_prepare(settings: DataPrepareSettings) -> None:
     """Build a store."""
     from unicorn_maml.data.prepare import prepare_store
 
+    check_can_write(settings.json)
     try:
         with progress_bar("preparing", notes) as update:
             prepared = prepare_store(settings, update)
@@ -65,6 +66,8 @@ def data_show(settings: DataShowSettings) -> None:
     from unicorn_maml.data.duplicates import count_pairs, find_duplicates
     from unicorn_maml.data.sources import open_store
 
+    for file in (settings.json, settings.image):
+        check_can_write(file)
     store = open_store(settings.store)
     store.verify()
     splits = _print_splits(store)

@@ -52,6 +52,9 @@ def demo(settings: DemoSettings) -> None:
     difference = mean_interval(
         np.subtract(results["unicorn"]["per_task"], results["maml"]["per_task"])
     )
+    if settings.json:
+        paired = {"difference": difference.mean, "difference_ci95": difference.ci95}
+        write_json(settings.json, {**results, **paired})
     console.print(_table(results, difference, settings))
     example = results["unicorn"]
     console.print(
@@ -59,9 +62,6 @@ def demo(settings: DemoSettings) -> None:
         f"{example['normalization']} normalisation, seed {settings.seed}, {example['device']}."
     )
     console.print(f"The runs are in {settings.out}.", soft_wrap=True)
-    if settings.json:
-        paired = {"difference": difference.mean, "difference_ci95": difference.ci95}
-        write_json(settings.json, {**results, **paired})
     names = (*_METHODS, "permutations", "steps", "slots", "chance")
     page = settings.out / "report.html"
     report(ReportSettings(runs=[settings.out / name for name in names], out=page))

@@ -191,6 +191,9 @@ def _options(
 def main() -> None:
     """Run the command line."""
     signal.signal(signal.SIGTERM, _interrupt)
+    # A closed terminal too, unless the user said (nohup) that the work is to go on.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _interrupt)
     keep_freed_memory()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

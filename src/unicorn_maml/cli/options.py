@@ -9,7 +9,7 @@ import difflib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 import yaml
@@ -34,8 +34,9 @@ def add_command(
     """
     hints = get_type_hints(settings, include_extras=True)
     names = [field.name for field in dataclasses.fields(settings)]
+    lists = {name for name in names if get_origin(get_args(hints[name])[0]) is list}
     parameters = [_parameter(field, hints[field.name]) for field in dataclasses.fields(settings)]
-    parameters += [_config_parameter(names), _CONTEXT]
+    parameters += [_config_parameter(names, lists), _CONTEXT]
 
     def command(context: typer.Context, **values: Any) -> None:
         chosen = {name: values[name] for name in names}
@@ -74,10 +75,14 @@ def _parameter(field: "dataclasses.Field[Any]", hint: Any) -> inspect.Parameter:
     )
 
 
-def _config_parameter(names: list[str]) -> inspect.Parameter:
+def _config_parameter(names: list[str], lists: set[str]) -> inspect.Parameter:
     def read(context: typer.Context, file: Path | None) -> Path | None:
         if file is not None:
-            context.default_map = {**(context.default_map or {}), **_read_config(file, names)}
+            values = _read_config(file, names)
+            for name in lists & values.keys():  # one value is a list of one
+                if not isinstance(values[name], list):
+                    values[name] = [values[name]]
+            context.default_map = {**(context.default_map or {}), **values}
         return file
 
     info = typer.Option(

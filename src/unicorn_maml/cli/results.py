@@ -2,7 +2,7 @@
 
 from unicorn_maml.cli.commands import console, show_pair
 from unicorn_maml.errors import FileError
-from unicorn_maml.files import read_object
+from unicorn_maml.files import check_can_write, read_object
 from unicorn_maml.reporting.results import add_result, results_table, update_document
 from unicorn_maml.settings import (
     ResultsAddSettings,
@@ -23,6 +23,7 @@ def results_difference(settings: ResultsDifferenceSettings) -> None:
     """Print the paired difference of two results."""
     from unicorn_maml.evaluation import meta_test
 
+    check_can_write(settings.json)
     both = [read_object(file) for file in (settings.first, settings.second)]
     try:
         result = meta_test.paired(both[0], both[1])
@@ -31,8 +32,8 @@ def results_difference(settings: ResultsDifferenceSettings) -> None:
             f"{settings.first} or {settings.second} is no result; make them with "
             "`unicorn-maml evaluate --json`."
         ) from error
-    show_pair(result)
     meta_test.write_result(settings.json, result)
+    show_pair(result)
 
 
 def results_table_command(settings: ResultsTableSettings) -> None:

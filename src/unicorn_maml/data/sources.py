@@ -8,9 +8,14 @@ from unicorn_maml.data.glyphs import IMAGES_PER_CLASS, VERSION, draw_glyphs
 from unicorn_maml.data.store import ImageStore, StoredClass, write_store
 from unicorn_maml.errors import FileError, UsageError
 
-__all__ = ["cache_folder", "open_store"]
+__all__ = ["cache_folder", "is_embedded", "open_store"]
 
 _GLYPHS = re.compile(r"glyphs(?:-(?P<size>\d+)x(?P<channels>\d+))?")
+
+
+def is_embedded(name: str) -> bool:
+    """Whether a store of this name is drawn where there is no folder of that name."""
+    return _GLYPHS.fullmatch(name) is not None
 
 
 def open_store(name: str) -> ImageStore:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unicorn_maml.data.batches import TaskLoader
-from unicorn_maml.data.sources import open_store
+from unicorn_maml.data.sources import is_embedded, open_store
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.devices import choose_device, describe_device, require_compiler, versions
 from unicorn_maml.errors import FileError, UsageError
@@ -144,6 +144,11 @@ def prepare(
     tasks_as = tasks_as or trained
     way, shot = _first(settings.way, tasks_as.way), _first(settings.shot, tasks_as.shot)
     store_name = _first(settings.store, tasks_as.store)
+    if settings.store is None and not is_embedded(store_name) and not Path(store_name).is_dir():
+        raise UsageError(
+            f"{checkpoint.folder.name} was trained on the store {store_name!r}, which is not here; "
+            "name one with --store."
+        )
     store = open_store(store_name)
     wanted = checkpoint.spec.features
     if (store.size, store.channels) != (wanted.size, wanted.channels):
@@ -168,6 +173,8 @@ def prepare(
         head, remedy = settings.head, settings.remedy
     method = checkpoint.method(adaptation, head)
     adapts = isinstance(method, MAML)
+    if isinstance(settings, EvaluateSettings) and not adapts:
+        _refuse_inner_loop(settings)
     if isinstance(method, MAML):
         method.head(way)  # a head that cannot serve so many ways says so now
     can_leak = isinstance(method, MAML) and adaptation.normalization == "mixed" and not remedy
@@ -217,6 +224,15 @@ def prepare(
     }
     training = {**to_json(trained), "kept_epoch": checkpoint.metrics.get("epoch")}
     return MetaTest(method.to(device), loader, settings.tasks, record, training, [])
+
+
+def _refuse_inner_loop(settings: EvaluateSettings) -> None:
+    for name in ("inner_steps", "inner_lr", "adapt", "normalization", "drop"):
+        if getattr(settings, name) not in (None, False):
+            raise UsageError(
+                f"Nearest centroid adapts nothing, so --{name.replace('_', '-')} has no effect; "
+                "leave it out, or add --head zero to adapt."
+            )
 
 
 def _remedied(method: Method, remedy: Remedy, checkpoint: Checkpoint) -> RemediedMAML:

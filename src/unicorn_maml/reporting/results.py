@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from unicorn_maml.errors import FileError, UsageError
-from unicorn_maml.files import read_object, write_json
+from unicorn_maml.files import read_object, write_json, write_text
 
 __all__ = ["add_result", "published_rows", "results_table", "update_document"]
 
@@ -56,7 +56,7 @@ def add_result(file: Path, row: str, folder: Path) -> Path:
                     f"{', '.join(published_rows())}."
                 )
             _check_row(row, result)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, UsageError):
             raise
         raise FileError(
@@ -133,6 +133,8 @@ def results_table(folder: Path) -> str:
         lines += ["", "| same tasks | first minus second, points |", "|---|---|"]
     for file in differences:
         result = read_object(file)
+        if not {"difference", "difference_ci95"} <= result.keys():
+            raise _not_kept(file)
         figure = _figure(result["difference"], result["difference_ci95"])
         name = file.name.removeprefix("difference-").removesuffix(".json")
         lines.append(f"| {name} | {figure} |")
@@ -140,7 +142,18 @@ def results_table(folder: Path) -> str:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    return read_object(file) if file.is_file() else None
+    if not file.is_file():
+        return None
+    result = read_object(file)
+    needed = {"accuracy", "ci95", "tasks", "normalization", "training"}
+    of_training = {"normalization", "kept_epoch", "tasks_per_epoch"}
+    if not needed <= result.keys() or not of_training <= set(result["training"]):
+        raise _not_kept(file)
+    return result
+
+
+def _not_kept(file: Path) -> FileError:
+    return FileError(f"{file} is no result that `unicorn-maml results add` made; take it away.")
 
 
 def _as_trained(result: dict[str, Any]) -> bool:
@@ -169,9 +182,14 @@ def _figure(value: float, ci95: float | None) -> str:
 
 def update_document(document: Path, table: str) -> None:
     """Put the table between its two marks in a document."""
-    text = document.read_text(encoding="utf-8")
+    try:
+        text = document.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{document} is no text; name a document with the table's marks."
+        ) from error
     if text.count(_BEGIN) != 1 or text.count(_END) != 1 or text.index(_BEGIN) > text.index(_END):
         raise FileError(f"{document} lacks the lines {_BEGIN!r} and {_END!r} for the table.")
     before, rest = text.split(_BEGIN)
     after = rest.split(_END)[1]
-    document.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}", encoding="utf-8")
+    write_text(document, f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}")

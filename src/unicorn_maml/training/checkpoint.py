@@ -253,7 +253,11 @@ def _find(path: Path) -> Path:
             f"{path} is a file; a checkpoint is a folder with {_WEIGHTS} and {_DESCRIPTION} "
             "(pickled weights are never loaded)."
         )
-    raise UsageError(f"There is no checkpoint in {path}; name a checkpoint folder or a run folder.")
+    shipped = ", ".join(shipped_checkpoints())
+    raise UsageError(
+        f"There is no checkpoint in {path}; name a checkpoint folder, a run folder, or one that "
+        f"comes with a checkout of the project ({shipped or 'this installation has none'})."
+    )
 
 
 def _read_description(folder: Path) -> dict[str, Any]:

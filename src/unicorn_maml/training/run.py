@@ -2,6 +2,7 @@
 `result.json`."""
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,10 @@ class RunFolder:
     def _refuse_other_files(self) -> None:
         if self.folder.exists() and not self.folder.is_dir():
             raise UsageError(f"{self.folder} is a file; choose another --out.")
-        # A `.new` file is what a run leaves that was killed before it could begin.
+        # What a run leaves that ended before its first epoch did; nothing is lost with it.
         if self.folder.is_dir() and any(
-            not path.name.endswith(".new") for path in self.folder.iterdir()
+            path.name != "config.json" and not path.name.endswith(".new")
+            for path in self.folder.iterdir()
         ):
             raise UsageError(
                 f"{self.folder} already holds a run or other files; continue that run with "
@@ -51,6 +53,14 @@ class RunFolder:
         if not (self.folder / "config.json").is_file():
             raise UsageError(f"There is no run in {self.folder} to resume; check --out.")
         recorded = read_object(self.folder / "config.json")
+        if ("method" in recorded) != ("method" in config):
+            kind, command = (
+                ("meta-training", "train") if "method" in recorded else ("pre-training", "pretrain")
+            )
+            raise UsageError(
+                f"{self.folder} holds a run of {kind}; continue it with `unicorn-maml {command} "
+                f"--out {shlex.quote(str(self.folder))} --resume`."
+            )
         # What an older version did not record yet has its default there.
         for name in sorted((recorded.keys() & config.keys()) - _FREE_TO_CHANGE):
             if recorded[name] != config[name]:
