@@ -65,7 +65,9 @@ def descend(
     with torch.no_grad():
         for pairs in (alike, others):
             if pairs:
-                torch._foreach_add_([v for v, _ in pairs], [g for _, g in pairs], alpha=-rate)
+                # A rate beyond all numbers of the kind would be refused; this one diverges too.
+                alpha = -min(rate, torch.finfo(pairs[0][0].dtype).max)
+                torch._foreach_add_([v for v, _ in pairs], [g for _, g in pairs], alpha=alpha)
 
 
 def query_pass(
