@@ -1,6 +1,7 @@
 """Every study on small networks: what it returns, and against what it is checked."""
 
 import json
+import shutil
 from dataclasses import fields
 from fractions import Fraction
 from itertools import permutations
@@ -32,6 +33,7 @@ from unicorn_maml.studies import (
     average,
     chance,
     ensemble,
+    frame,
     freeze,
     heatmap,
     one_task,
@@ -211,6 +213,29 @@ def test_freeze_compares_both_ways_to_adapt(trained, tmp_path):
     for part, adapt in (("backbone adapted", "all"), ("backbone frozen", "head")):
         expected = accuracy(trained["unicorn"], adapt=adapt)
         assert found[part]["query"][2]["mean"] == pytest.approx(expected)
+
+
+def test_two_checkpoints_of_one_run_have_columns_of_their_own(trained, tmp_path):
+    best, last = trained["maml"] / "best", trained["maml"] / "last"
+    result = shots.run(ask(ShotsSettings, tmp_path / "a", best, last, shots="1"))
+    check(result)
+    assert list(result["data"]) == [f"MAML ({best})", f"MAML ({last})"]
+    for label, checkpoint in zip(result["data"], (best, last), strict=True):
+        found = result["data"][label]["accuracy"][0]["mean"]
+        assert found == pytest.approx(accuracy(checkpoint))
+    with pytest.raises(UsageError, match="is named twice; name it once"):
+        shots.run(ask(ShotsSettings, tmp_path / "b", best, trained["maml"], shots="1"))
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders_in_full(trained, tmp_path):
+    for name in ("a", "b"):
+        shutil.copytree(trained["maml"] / "best", tmp_path / name / "net")
+    folders = [tmp_path / "a" / "net", tmp_path / "b" / "net"]
+    tests = frame.tests_of(ask(ShotsSettings, tmp_path, *folders))
+    assert frame.labels(tests) == [f"MAML ({folder})" for folder in folders]
+    shutil.copytree(folders[0], tmp_path / "b" / "other")
+    tests = frame.tests_of(ask(ShotsSettings, tmp_path, folders[0], tmp_path / "b" / "other"))
+    assert frame.labels(tests) == ["MAML (net)", "MAML (other)"]
 
 
 def test_shots_and_transfer_test_what_they_say(trained, small_store, tmp_path):

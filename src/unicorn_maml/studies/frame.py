@@ -51,6 +51,10 @@ def tests_of(settings: StudySettings, **changes: Any) -> list[MetaTest]:
     asked = {name: getattr(settings, name) for name in common if hasattr(settings, name)}
     asked |= {"json": None, "resume": False, **changes}
     checkpoints = [load_checkpoint(path) for path in settings.checkpoints]
+    folders = [checkpoint.folder.resolve() for checkpoint in checkpoints]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise UsageError(f"The checkpoint {folder} is named twice; name it once.")
     return [
         prepare(
             checkpoint,
@@ -114,15 +118,20 @@ def values_of(test: MetaTest) -> NDArray[np.float64]:
 
 
 def labels(tests: list[MetaTest]) -> list[str]:
-    """The methods' names; if two tests have the same, the folders are added."""
+    """The methods' names; where two tests have the same, with their folders, if need be in full.
+
+    No two are equal: `tests_of` refuses a checkpoint that is named twice.
+    """
     names = [METHOD_NAMES[test.record["method"]] for test in tests]
-    if len(set(names)) == len(names):
-        return names
-    return [f"{name} ({_short(test)})" for name, test in zip(names, tests, strict=True)]
+    folders = [str(test.record["checkpoint"]) for test in tests]
+    for details in ([""] * len(tests), [f" ({_short(f)})" for f in folders]):
+        found = [name + detail for name, detail in zip(names, details, strict=True)]
+        if len(set(found)) == len(found):
+            return found
+    return [f"{name} ({folder})" for name, folder in zip(names, folders, strict=True)]
 
 
-def _short(test: MetaTest) -> str:
-    folder = str(test.record["checkpoint"])
+def _short(folder: str) -> str:
     return folder.removesuffix("/best").removesuffix("/last").rsplit("/", 1)[-1]
 
 
