@@ -47,6 +47,20 @@ def test_a_study_writes_numbers_and_figures_that_a_report_shows(cli, trained, tm
     assert "already holds a training run" in error_sentence(err)
 
 
+def test_a_figure_that_cannot_be_drawn_costs_no_numbers(cli, trained, tmp_path, monkeypatch):
+    def fail(_result):
+        raise OSError("no room for the figure")
+
+    out, small = tmp_path / "study", "--tasks 2 --query 3 --device cpu --out"
+    with monkeypatch.context() as broken:
+        broken.setattr("unicorn_maml.reporting.figures.draw.draw_study", fail)
+        code, _, _ = cli("study slots", trained["maml"], small, out)
+    assert code != 0
+    assert [path.name for path in out.iterdir()] == ["study.json"]
+    code, _, err = cli("report", out, "--out", tmp_path / "report.html")
+    assert code == 0, err
+
+
 def test_evaluate_takes_a_remedy(cli, trained, tmp_path):
     file = tmp_path / "result.json"
     asked = "--tasks 3 --query 3 --remedy rotations --device cpu --json"

@@ -364,6 +364,44 @@ def test_an_interrupted_study_goes_on_where_it_stopped(trained, tmp_path, monkey
     assert resumed["data"]["MAML"]["by_position"] == whole["data"]["MAML"]["by_position"]
 
 
+@pytest.mark.parametrize(
+    ("study", "kind", "what_follows"),
+    [
+        (permutations_study, PermutationsSettings, "_repeats"),
+        (permutations_study, PermutationsSettings, "_speed"),
+        (slots, SlotsSettings, "_meta_gradient_norm"),
+        (one_task, OneTaskSettings, "_sentence"),
+        (average, AverageSettings, "choices_result"),
+    ],
+)
+def test_what_was_measured_outlives_a_failure_of_what_follows(
+    trained, tmp_path, monkeypatch, study, kind, what_follows
+):
+    whole = study.run(ask(kind, tmp_path / "a", trained["maml"]))
+
+    def fail(*_arguments, **_settings):
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(study, what_follows, fail)
+        with pytest.raises(MemoryError):
+            study.run(ask(kind, tmp_path / "b", trained["maml"]))
+    finished = []
+    resumed = study.run(
+        ask(kind, tmp_path / "b", trained["maml"], resume=True),
+        lambda done, _all, _figures: finished.append(done),
+    )
+    check(resumed)
+    assert not finished, "no task is measured again"
+    assert resumed["tests"] == whole["tests"]
+    timed = {"adaptations_per_second", "times_loop"}
+    of_both = [
+        {name: value for name, value in each["data"]["MAML"].items() if name not in timed}
+        for each in (whole, resumed)
+    ]
+    assert of_both[0] == of_both[1]
+
+
 def test_a_backbone_that_adapts_nothing_is_refused(tmp_path):
     shipped = Path("miniimagenet-convnet4-pretrained")
     with pytest.raises(UsageError, match="adapts nothing"):

@@ -31,7 +31,7 @@ def study(settings: Any) -> None:
 
 
 def run_study(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
-    """Run a study and write its figure and numbers; study.json comes last, when all is done."""
+    """Run a study and write its numbers and figure; a report draws from study.json alone."""
     from unicorn_maml.evaluation.meta_test import unfinished_file, write_result
     from unicorn_maml.reporting.figures.draw import draw_study, write_figure
     from unicorn_maml.studies.frame import STUDY_FILE
@@ -52,8 +52,8 @@ def run_study(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
         elif settings.study == "heatmap":
             hint = "; run the same command again to go on with the next cell."
         raise StoppedError(f"Stopped{hint}") from None
+    write_result(file, result)  # first: no mishap with the figure may cost the numbers
     write_figure(draw_study(result), settings.folder, settings.study)
-    write_result(file, result)
     return result
 
 

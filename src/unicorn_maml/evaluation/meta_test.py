@@ -45,6 +45,7 @@ __all__ = [
     "MetaTest",
     "compare",
     "evaluate",
+    "keep_finished",
     "paired",
     "prepare",
     "run_all",
@@ -336,8 +337,13 @@ def run_all(
             test.run(on_progress, done_before=number * tasks, all_tasks=len(tests) * tasks)
     except BaseException:
         if file and any(test.per_task for test in tests):
-            write_json(unfinished_file(file), [test.unfinished() for test in tests])
+            keep_finished(tests, file)
         raise
+
+
+def keep_finished(tests: list[MetaTest], file: Path) -> None:
+    """Keep finished tasks for --resume until `write_result` has written what they are for."""
+    write_json(unfinished_file(file), [test.unfinished() for test in tests])
 
 
 def _take_up(tests: list[MetaTest], file: Path | None) -> None:

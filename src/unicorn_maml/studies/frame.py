@@ -16,7 +16,7 @@ from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
 from unicorn_maml.devices import versions
 from unicorn_maml.errors import UsageError
-from unicorn_maml.evaluation.meta_test import MetaTest, prepare, run_all
+from unicorn_maml.evaluation.meta_test import MetaTest, keep_finished, prepare, run_all
 from unicorn_maml.intervals import Interval, mean_interval
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.heads import PerSlotHead
@@ -68,8 +68,13 @@ def tests_of(settings: StudySettings, **changes: Any) -> list[MetaTest]:
 def run_tests(
     settings: StudySettings, tests: list[MetaTest], on_progress: OnProgress | None
 ) -> None:
-    """Run the tests; an interrupt keeps finished tasks beside the study's file, for --resume."""
-    run_all(tests, settings.folder / STUDY_FILE, on_progress, resume=settings.resume)
+    """Run the tests; finished tasks are kept beside the study's file, for --resume.
+
+    They stay there until that file is written, because a study may fail at what follows, too.
+    """
+    file = settings.folder / STUDY_FILE
+    run_all(tests, file, on_progress, resume=settings.resume)
+    keep_finished(tests, file)
 
 
 def adapting(test: MetaTest) -> MAML:

@@ -60,9 +60,11 @@ def run(settings: OneTaskSettings, on_progress: OnProgress | None = None) -> dic
 
 
 def _measure(
-    method: MAML, loader: TaskLoader, orders: Tensor, task: int, _numbers: Sequence[int]
+    method: MAML, loader: TaskLoader, orders: Tensor, task: int, numbers: Sequence[int]
 ) -> Iterator[NDArray[np.float64]]:
     """Support accuracy, query accuracy and whether all is finite (1, P, 3, M + 1)."""
+    if not numbers:  # it was measured before the study was interrupted
+        return
     copies = permuted_copies(loader.load([task]), orders)
     parts = [follow_steps(method, part) for part in wide_batches(method, copies)]
     yield np.concatenate(parts)[None]
