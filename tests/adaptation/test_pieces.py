@@ -57,6 +57,19 @@ def test_cores_are_shared_out_and_the_piece_left_over_has_all_of_them():
     assert one_by_one(threads, 1, CPU) == [(2, True)]
 
 
+def test_a_worker_takes_pieces_of_its_own_one_by_one_under_its_own_number():
+    torch.set_num_threads(4)  # two for each worker, which might share them out again
+
+    def outer(_: int) -> tuple[int, set[int]]:
+        time.sleep(0.01)  # so that one worker does not take all
+        inner = one_by_one(lambda _: (worker_number(), threading.current_thread().name), 4, CPU)
+        assert {name for _, name in inner} == {threading.current_thread().name}
+        return worker_number(), {number for number, _ in inner}
+
+    found = one_by_one(outer, 2, CPU)
+    assert sorted(found) == [(0, {0}), (1, {1})]
+
+
 def test_threads_are_set_afterwards_as_they_were_before():
     one_by_one(lambda piece: piece, 2, CPU)
     assert torch.get_num_threads() == 2

@@ -2,11 +2,14 @@
 
 from itertools import permutations
 from math import factorial
+from threading import Barrier
 
 import pytest
 import torch
 
 from tasks import random_tasks, small_maml
+from unicorn_maml.adaptation.engine import adapt
+from unicorn_maml.adaptation.pieces import worker_number
 from unicorn_maml.errors import UsageError
 from unicorn_maml.methods.permutations import (
     all_orders,
@@ -62,6 +65,30 @@ def test_logits_of_permutations_are_those_of_one_task_at_a_time_in_the_order_of_
             for label in range(3):
                 expected = alone[:, order[label]]
                 torch.testing.assert_close(found.query[number, place, :, label], expected)
+
+
+def test_permutations_are_spread_over_the_cores(monkeypatch):
+    tasks, method, orders = random_tasks(2), small_maml(), all_orders(3)
+    alone = permuted_logits(method, tasks, orders, with_support=True)
+    first = initial_support_logits(method, tasks)
+    both_at_work, workers = Barrier(2), []
+
+    def watched(*arguments):
+        workers.append(worker_number())
+        both_at_work.wait(timeout=20)  # which one core alone never passes
+        return adapt(*arguments)
+
+    monkeypatch.setattr("unicorn_maml.methods.permutations.adapt", watched)
+    torch.set_num_threads(2)
+    try:
+        spread = permuted_logits(method, tasks, orders, with_support=True)
+        assert sorted(workers) == [0, 1]
+        torch.testing.assert_close(initial_support_logits(method, tasks), first)
+        assert sorted(workers) == [0, 0, 1, 1]
+    finally:
+        torch.set_num_threads(1)
+    torch.testing.assert_close(spread.query, alone.query)
+    torch.testing.assert_close(spread.support, alone.support)
 
 
 def test_permuting_labels_is_permuting_the_slots_of_the_head():

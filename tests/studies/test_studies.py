@@ -13,6 +13,7 @@ import pytest
 
 from unicorn_maml.errors import UsageError
 from unicorn_maml.evaluation.meta_test import evaluate, unfinished_file
+from unicorn_maml.methods.permutations import permuted_logits
 from unicorn_maml.settings import (
     AverageSettings,
     ChanceSettings,
@@ -88,6 +89,19 @@ def test_permutations_matter_to_maml_and_not_to_unicorn(trained, tmp_path):
         assert sum(found["histogram"]["counts"]) == 6 * TASKS
         assert found["times_loop"] > 0
     assert unicorn["mean"]["mean"] == pytest.approx(accuracy(trained["unicorn"]))
+
+
+def test_the_code_that_is_timed_is_the_code_of_the_study(trained, tmp_path, monkeypatch):
+    asked = []
+
+    def watched(method, tasks, orders):
+        asked.append(len(orders))
+        return permuted_logits(method, tasks, orders)
+
+    monkeypatch.setattr(permutations_study, "permuted_logits", watched)
+    permutations_study.run(ask(PermutationsSettings, tmp_path, trained["maml"], tasks=1))
+    measured, repeated = [6], [6]
+    assert asked == [*measured, *repeated, 6, 1, *(3 * [6, 1, 1, 1, 1, 1, 1])]
 
 
 def test_the_held_out_spread_is_chosen_on_one_half_and_scored_on_the_other():

@@ -23,7 +23,9 @@ _learned: dict[tuple[torch.device, int], int] = {}  # what fits on a GPU, where 
 
 
 def workers_of(device: torch.device) -> int:
-    """How many pieces are computed at a time."""
+    """How many pieces are computed at a time; a worker takes pieces of its own one by one."""
+    if hasattr(_this_thread, "worker"):  # workers of workers would have the same numbers
+        return 1
     return min(torch.get_num_threads(), _MOST_WORKERS) if device.type == "cpu" else 1
 
 

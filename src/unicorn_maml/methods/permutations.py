@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from unicorn_maml.adaptation.engine import adapt
+from unicorn_maml.adaptation.pieces import run_in_pieces
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import UsageError
 from unicorn_maml.methods.maml import MAML
@@ -97,10 +98,10 @@ def permuted_logits(
     method.eval()
     copies = permuted_copies(tasks, orders)
     slots = orders.to(copies.support_labels.device)
-    at_once = method.tasks_at_once(copies)
-    query, support = [], []
-    for start in range(0, len(copies), at_once):
-        part = copies[start : start + at_once]
+
+    def one_piece(piece: slice) -> tuple[Prediction, Tensor | None]:
+        """What a piece predicts for query images and, if asked for, for support images."""
+        part = copies[piece]
         adapted = adapt(
             method.backbone,
             method.head(part.way),
@@ -108,17 +109,22 @@ def permuted_logits(
             part.support_labels,
             method.adaptation,
         )
-        query.append(adapted.logits(part.query_images))
-        method.refuse_divergence(Prediction(query[-1], {}, adapted.support_losses))
-        if with_support:
-            support.append(adapted.logits(part.support_images))
+        query = Prediction(adapted.logits(part.query_images), {}, adapted.support_losses)
+        return query, adapted.logits(part.support_images) if with_support else None
+
+    at_once = method.tasks_at_once(copies)
+    found = run_in_pieces(one_piece, len(copies), at_once, copies.support_images.device)
+    for prediction, _ in found:
+        method.refuse_divergence(prediction)
 
     def of_classes(pieces: list[Tensor]) -> Tensor:
         joined = torch.cat(pieces)
         logits = joined.view(len(tasks), len(slots), *joined.shape[1:])  # (T, P, B, N)
         return logits.gather(-1, slots[None, :, None, :].expand_as(logits))
 
-    return PermutedLogits(of_classes(query), of_classes(support) if with_support else None)
+    query = of_classes([prediction.logits for prediction, _ in found])
+    support = [logits for _, logits in found if logits is not None]
+    return PermutedLogits(query, of_classes(support) if support else None)
 
 
 @torch.no_grad()
@@ -129,11 +135,12 @@ def initial_support_logits(method: MAML, tasks: TaskBatch) -> Tensor:
     """
     method.eval()
     still = replace(method.adaptation, inner_steps=0)
-    at_once = method.tasks_at_once(tasks)
-    pieces = []
-    for start in range(0, len(tasks), at_once):
-        part = tasks[start : start + at_once]
+
+    def one_piece(piece: slice) -> Tensor:
+        part = tasks[piece]
         head = method.head(part.way)
-        start_state = adapt(method.backbone, head, part.support_images, part.support_labels, still)
-        pieces.append(start_state.logits(part.support_images))
-    return torch.cat(pieces)
+        start = adapt(method.backbone, head, part.support_images, part.support_labels, still)
+        return start.logits(part.support_images)
+
+    at_once = method.tasks_at_once(tasks)
+    return torch.cat(run_in_pieces(one_piece, len(tasks), at_once, tasks.support_images.device))

@@ -23,11 +23,9 @@ from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.permutations import (
     MOST_EXACT,
     all_orders,
-    permuted_copies,
     permuted_logits,
     sampled_orders,
 )
-from unicorn_maml.methods.scoring import predict
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import OneTaskSettings, PermutationsSettings
 from unicorn_maml.studies.frame import (
@@ -148,18 +146,18 @@ def _repeats(test: MetaTest, orders: Tensor) -> dict[str, float]:
 
 def _speed(test: MetaTest, orders: Tensor) -> dict[str, Any]:
     """How fast the study was, and how much faster some permutations are together than in a loop."""
-    method = adapting(test)
-    copies = permuted_copies(test.loader.load([0]), orders[:_TIMED_PERMUTATIONS])
+    method, task = adapting(test), test.loader.load([0])
+    timed = orders[:_TIMED_PERMUTATIONS]
     together, loop = [], []
-    predict(method, copies)  # what is set up only once is not timed
-    predict(method, copies[:1])
+    permuted_logits(method, task, timed)  # what is set up only once is not timed
+    permuted_logits(method, task, timed[:1])
     for _ in range(_TIMINGS):
         started = time.perf_counter()
-        predict(method, copies)
+        permuted_logits(method, task, timed)
         together.append(time.perf_counter() - started)
         started = time.perf_counter()
-        for number in range(len(copies)):
-            predict(method, copies[number : number + 1])
+        for order in timed:
+            permuted_logits(method, task, order[None])
         loop.append(time.perf_counter() - started)
     done = test.tasks_timed * len(orders)
     return {
