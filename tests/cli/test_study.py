@@ -77,6 +77,8 @@ WRONG = {
     "study permutations {maml} --query 1": "--query must be at least 2",
     "study permutations {maml} --store glyphs": "choose a store that fits",
     "study permutations {maml} --resume --query 3": "nothing to resume",
+    "study permutations {maml} --query 3 --leak": "leave --leak out",
+    "study slots {maml} --query 3 --leak": "leave --leak out",
     "study steps nowhere": "There is no checkpoint in nowhere",
     "study transfer {maml}": "--to STORE",
     "study shots {maml} --shots 1,x": "--shots takes positive numbers",

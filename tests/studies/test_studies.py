@@ -270,6 +270,25 @@ def test_shots_and_transfer_test_what_they_say(trained, small_store, tmp_path):
         transfer.run(ask(TransferSettings, tmp_path / "c", *both, to="glyphs"))
 
 
+def test_a_leak_is_measured_or_refused_never_ignored(trained, tmp_path):
+    result = shots.run(ask(ShotsSettings, tmp_path / "a", trained["maml"], shots="1", leak=True))
+    leaking = accuracy(trained["maml"], leak=True)
+    assert result["data"]["MAML"]["accuracy"][0]["mean"] == pytest.approx(leaking)
+    for study, kind in (
+        (permutations_study, PermutationsSettings),
+        (one_task, OneTaskSettings),
+        (selection, SelectionSettings),
+        (ensemble, EnsembleSettings),
+        (steps, StepsSettings),
+        (freeze, FreezeSettings),
+        (slots, SlotsSettings),
+    ):
+        with pytest.raises(UsageError, match=f"The study {kind.study} measures every task by"):
+            study.run(ask(kind, tmp_path / "b", trained["maml"], leak=True))
+    with pytest.raises(UsageError, match=r"--leak is for methods .* with --normalization mixed"):
+        policies.run(ask(PoliciesSettings, tmp_path / "b", trained["maml"], leak=True))
+
+
 def test_policies_have_differences_to_the_policy_of_the_training(trained, tmp_path):
     result = policies.run(ask(PoliciesSettings, tmp_path, trained["maml"]))
     check(result)

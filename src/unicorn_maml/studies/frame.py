@@ -72,6 +72,11 @@ def run_tests(
 
     They stay there until that file is written, because a study may fail at what follows, too.
     """
+    if settings.leak and any(test.measure for test in tests):
+        raise UsageError(
+            f"The study {settings.study} measures every task by itself, so nothing can leak from "
+            "one to the next; leave --leak out."
+        )
     file = settings.folder / STUDY_FILE
     run_all(tests, file, on_progress, resume=settings.resume)
     keep_finished(tests, file)
