@@ -5,12 +5,16 @@ The differences are paired: all are of the same tasks.
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from unicorn_maml.evaluation.meta_test import MetaTest
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.settings import StudySettings
 from unicorn_maml.studies.frame import interval_cell, labels, signed, study_result, values_of
+from unicorn_maml.studies.verdicts import FEWEST_TASKS, clear_side
 
-__all__ = ["choices_result"]
+__all__ = ["choices_result", "verdict"]
 
 
 def choices_result(
@@ -29,13 +33,7 @@ def choices_result(
             }
             for number, choice in enumerate(choices)
         }
-        best = 1 + int(gains[:, 1:].mean(0).argmax())
-        gain = mean_interval(gains[:, best])
-        sentences.append(
-            f"{label}: {noun} {_verdict(gain.mean, gain.ci95)}: {choices[best]} gives "
-            f"{signed(gain)} points over {choices[0]} ({mean_interval(values[:, 0])}%), "
-            f"{len(values)} tasks."
-        )
+        sentences.append(f"{label}: {verdict(values, choices, noun)}.")
     rows = []
     for number, choice in enumerate(choices):
         rows.append((f"{choice} (%)", [data[label][choice]["accuracy"] for label in data]))
@@ -53,7 +51,32 @@ def choices_result(
     )
 
 
-def _verdict(gain: float, ci95: float) -> str:
-    if gain > ci95:
-        return "helps"
-    return "hurts" if gain < -ci95 else "makes no clear difference"
+def verdict(values: NDArray[np.float64], choices: list[str], noun: str) -> str:
+    """Accuracies (tasks, choices) -> whether any choice clearly helps, and which ones hurt."""
+    tasks = len(values)
+    gains = {
+        choice: mean_interval(values[:, number] - values[:, 0])
+        for number, choice in enumerate(choices[1:], start=1)
+    }
+    over = f"points over {choices[0]} ({mean_interval(values[:, 0])}%)"
+    if tasks < FEWEST_TASKS:
+        best = max(gains, key=lambda choice: gains[choice].mean)
+        return (
+            f"{tasks} tasks are too few to say whether {noun} helps, take at least {FEWEST_TASKS}; "
+            f"in them, {best} gives {signed(gains[best])} {over}"
+        )
+    sides = {choice: clear_side(gain, among=len(gains)) for choice, gain in gains.items()}
+    best = max(gains, key=lambda choice: (sides[choice], gains[choice].mean))
+    if sides[best] > 0:
+        effect = "helps"
+    elif sides[best] < 0:
+        effect = "hurts"
+    else:
+        effect = "does not clearly help" if -1 in sides.values() else "makes no clear difference"
+    text = f"{noun} {effect}: {best} gives {signed(gains[best])} {over}, {tasks} tasks"
+    worse = [
+        f"{choice} ({signed(gains[choice])})"
+        for choice, side in sides.items()
+        if side < 0 and choice != best
+    ]
+    return text + (f"; clearly worse: {', '.join(worse)}" if worse else "")
