@@ -5,6 +5,7 @@ import pytest
 
 from unicorn_maml.intervals import Interval
 from unicorn_maml.studies.choices import verdict
+from unicorn_maml.studies.policies import describe
 from unicorn_maml.studies.verdicts import clear_side
 
 
@@ -68,3 +69,31 @@ def test_few_tasks_get_no_verdict():
         "gives +50.00 ± 0.04 points over as given (50.00 ± 0.00%)"
     )
     assert conclude((50, 0.1), tasks=30).startswith("selection helps")
+
+
+def policies(**gains: float) -> dict:
+    """A network trained with `mixed`; the gains of other policies have an interval of 1 point."""
+    cells = {
+        policy: {"gain": {"mean": gain, "ci95": 1.0}, "diverged": 0, "trained": False}
+        for policy, gain in gains.items()
+    }
+    trained = {"accuracy": {"mean": 60.0, "ci95": 2.0}, "diverged": 0, "trained": True}
+    return {**cells, "mixed": trained}
+
+
+def test_policies_are_told_apart_from_that_of_training_by_paired_differences():
+    assert describe("MAML", policies(batch=3.0, support=1.1, frozen=-5.0), 100) == (
+        "MAML, 60.00 ± 2.00% with `mixed`, as trained: `batch` +3.00 ± 1.00 points, `frozen` "
+        "-5.00 ± 1.00 points on the same tasks; cannot be told apart from it: `support` "
+        "(+1.10 ± 1.00)."
+    )
+
+
+def test_policies_of_few_tasks_are_not_told_apart():
+    found = policies(batch=3.0, frozen=-5.0)
+    found["frozen"]["diverged"] = 2
+    assert describe("MAML", found, 29) == (
+        "MAML, 60.00 ± 2.00% with `mixed`, as trained: 29 tasks are too few to tell policies "
+        "apart, take at least 30: `batch` (+3.00 ± 1.00), `frozen` (-5.00 ± 1.00); 2 tasks "
+        "diverged with `frozen`."
+    )

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from unicorn_maml.data.batches import TaskLoader
+from unicorn_maml.intervals import Interval
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.scoring import accuracy_percent
 from unicorn_maml.progress import OnProgress
@@ -23,12 +24,14 @@ from unicorn_maml.studies.frame import (
     interval_cell,
     labels,
     run_tests,
+    signed,
     study_result,
     tests_of,
     values_of,
 )
+from unicorn_maml.studies.verdicts import FEWEST_TASKS, clear_side
 
-__all__ = ["run"]
+__all__ = ["describe", "run"]
 
 _POLICIES: tuple[Normalization, ...] = get_args(Normalization)
 
@@ -66,7 +69,9 @@ def run(settings: PoliciesSettings, on_progress: OnProgress | None = None) -> di
         settings,
         every,
         title="Normalisation policies",
-        conclusion=" ".join(_sentence(label, found) for label, found in data.items()),
+        conclusion=" ".join(
+            describe(label, found, every[0].tasks) for label, found in data.items()
+        ),
         columns=names,
         rows=rows,
         data=data,
@@ -85,15 +90,27 @@ def _measure(
         yield torch.stack([accuracy_percent(logits, tasks.query_labels), finite], 1).cpu().numpy()
 
 
-def _sentence(label: str, found: dict[str, Any]) -> str:
-    means = {policy: cell["accuracy"]["mean"] for policy, cell in found.items()}
-    best, worst = (choose(means, key=lambda p: means[p]) for choose in (max, min))
+def describe(label: str, found: dict[str, Any], tasks: int) -> str:
+    """What is said of a network: how each policy differs from that of its training."""
     trained = next(policy for policy in found if found[policy]["trained"])
-    text = (
-        f"{label}, trained with `{trained}`: best with `{best}` ({means[best]:.2f}%), worst with "
-        f"`{worst}` ({means[worst]:.2f}%)"
-    )
-    for policy, cell in found.items():
-        if cell["diverged"]:
-            text += f"; {cell['diverged']} tasks diverged with `{policy}`"
-    return text + "."
+    others = {p: Interval(**cell["gain"]) for p, cell in found.items() if p != trained}
+    sides = {policy: clear_side(gain, among=len(others)) for policy, gain in others.items()}
+    if tasks < FEWEST_TASKS:
+        sides = dict.fromkeys(others, 0)
+    different = [f"`{p}` {signed(others[p])} points" for p, side in sides.items() if side]
+    alike = [f"`{p}` ({signed(others[p])})" for p, side in sides.items() if not side]
+    parts = [f"{', '.join(different)} on the same tasks"] if different else []
+    if tasks < FEWEST_TASKS:
+        parts.append(
+            f"{tasks} tasks are too few to tell policies apart, take at least {FEWEST_TASKS}: "
+            + ", ".join(alike)
+        )
+    elif alike:
+        parts.append(f"cannot be told apart from it: {', '.join(alike)}")
+    parts += [
+        f"{cell['diverged']} tasks diverged with `{policy}`"
+        for policy, cell in found.items()
+        if cell["diverged"]
+    ]
+    accuracy = Interval(**found[trained]["accuracy"])
+    return f"{label}, {accuracy}% with `{trained}`, as trained: {'; '.join(parts)}."
