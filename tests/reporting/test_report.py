@@ -265,3 +265,10 @@ def test_a_damaged_study_is_refused(tmp_path, spoil):
     (tmp_path / "study.json").write_text("{")
     with pytest.raises(FileError, match="is damaged"):
         read_section(tmp_path)
+
+
+def test_a_heat_map_shows_cells_that_are_above_the_chosen_one():
+    study = result("heatmap")
+    study["data"] = {**study["data"], "best": CELLS[0]}
+    (image,) = draw_study(study).axes[0].images
+    assert image.get_clim()[1] == max(cell["accuracy"] for cell in CELLS)

@@ -215,6 +215,7 @@ def test_diverging_steps_are_counted_not_hidden(trained, tmp_path):
     settings = ask(StepsSettings, tmp_path, trained["unicorn"], inner_steps=6, inner_lr=1e30)
     result = steps.run(settings)
     check(result)
+    assert "chosen on these tasks" in result["conclusion"]
     diverged = result["data"]["UNICORN-MAML"]["novel"]["diverged"]
     assert diverged > 0
     assert f"{diverged} of {TASKS} tasks diverged" in result["conclusion"]
@@ -227,6 +228,7 @@ def test_freeze_compares_both_ways_to_adapt(trained, tmp_path):
     for part, adapt in (("backbone adapted", "all"), ("backbone frozen", "head")):
         expected = accuracy(trained["unicorn"], adapt=adapt)
         assert found[part]["query"][2]["mean"] == pytest.approx(expected)
+    assert result["conclusion"].endswith("frozen), chosen on these tasks.")
 
 
 def test_two_checkpoints_of_one_run_have_columns_of_their_own(trained, tmp_path):
@@ -352,11 +354,40 @@ def test_every_cell_of_a_heat_map_is_a_run_that_is_not_repeated(trained, tmp_pat
     cells = result["data"]["cells"]
     assert [cell.get("diverged", False) for cell in cells] == [False, True, False, True]
     assert result["data"]["best"]["inner_lr"] == 0.01
+    for cell in (cells[0], cells[2]):
+        run = json.loads((Path(cell["test"]["checkpoint"]).parent / "result.json").read_text())
+        assert cell["validation_accuracy"] == run["validation_accuracy"]
+    assert "chosen by validation accuracy" in result["conclusion"]
     assert "50% of the recipe's epochs" in result["conclusion"]
     with pytest.raises(UsageError, match="has --epochs 1, not 2"):
         heatmap.run(HeatmapSettings(**{**vars(settings), "budget": 1.0}))
     monkeypatch.setattr(heatmap, "meta_train", None)
     assert heatmap.run(settings)["data"] == result["data"]
+
+
+@pytest.mark.parametrize("validated", [True, False])
+def test_the_cell_of_a_heat_map_is_chosen_by_validation_where_there_is_any(
+    trained, tmp_path, monkeypatch, validated
+):
+    lucky = {"inner_steps": 1, "inner_lr": 0.1, "accuracy": 70.0, "ci95": 1.0, "test": {}}
+    chosen = {"inner_steps": 9, "inner_lr": 0.1, "accuracy": 60.0, "ci95": 1.0, "test": {}}
+    if validated:
+        lucky["validation_accuracy"], chosen["validation_accuracy"] = 50.0, 65.0
+    monkeypatch.setattr(heatmap, "_run_all", lambda *_: [lucky, chosen])
+    settings = HeatmapSettings(
+        recipe=trained["maml"], steps="1,9", rates="0.1", out=tmp_path, device="cpu"
+    )
+    result = heatmap.run(settings)
+    check(result)
+    if validated:
+        assert result["data"]["best"] == chosen
+        assert (
+            "best with 9 inner steps at 0.1, 60.00 ± 1.00% on 200 novel tasks (70.00% with the best "
+            "of at most 5 steps), chosen by validation accuracy;"
+        ) in result["conclusion"]
+    else:
+        assert result["data"]["best"] == lucky
+        assert "on 200 novel tasks, chosen on these tasks;" in result["conclusion"]
 
 
 def test_cells_can_run_in_processes(trained, tmp_path):

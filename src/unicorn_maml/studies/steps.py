@@ -130,7 +130,10 @@ def _sentence(label: str, values: NDArray[np.float64]) -> str:
     query = values[:, QUERY]
     best = int(query.mean(0).argmax())
     start, top = mean_interval(query[:, 0]), mean_interval(query[:, best])
-    text = f"{label}: {start}% before adaptation and {top}% at the best step, {best}"
+    text = (
+        f"{label}: {start}% before adaptation and {top}% at the best step, {best}, chosen on these "
+        "tasks"
+    )
     if best > 1:
         text += f" ({mean_interval(query[:, best] - query[:, 1])} points above one step)"
     diverged = int((values[:, FINITE, -1] == 0).sum())

@@ -10,11 +10,11 @@ from unicorn_maml.reporting.figures.style import INK, new_figure
 
 __all__ = ["draw_heatmap"]
 
-_RANGE = 15.0  # points below the best that colours tell apart; what is lower looks alike
+_RANGE = 15.0  # points below the highest that colours tell apart; what is lower looks alike
 
 
 def draw_heatmap(result: dict[str, Any]) -> Figure:
-    """One square for each cell, the best one boxed; low accuracies are clipped for contrast."""
+    """One square for each cell, the chosen one boxed; low accuracies are clipped for contrast."""
     cells, best = result["data"]["cells"], result["data"]["best"]
     steps = sorted({cell["inner_steps"] for cell in cells})
     rates = sorted({cell["inner_lr"] for cell in cells})
@@ -22,7 +22,7 @@ def draw_heatmap(result: dict[str, Any]) -> Figure:
     for cell in cells:
         row, column = steps.index(cell["inner_steps"]), rates.index(cell["inner_lr"])
         table[row, column] = cell.get("accuracy", np.nan)
-    top = best["accuracy"]
+    top = float(np.nanmax(table))
     lowest = max(float(np.nanmin(table)), top - _RANGE)
     figure, grid = new_figure()
     figure.set_size_inches(1.8 + 0.8 * len(rates), 1.6 + 0.45 * len(steps))
