@@ -48,6 +48,7 @@ from unicorn_maml.studies import (
 from unicorn_maml.studies import (
     permutations as permutations_study,
 )
+from unicorn_maml.training.meta_step import add_meta_gradient
 
 TASKS = 6
 
@@ -314,6 +315,17 @@ def test_slots_show_a_shared_vector_without_spread_or_gradient(trained, tmp_path
     assert max(unicorn["history"]["head_gradient_norm"]) < 1e-5
 
 
+def test_the_meta_gradient_is_the_mean_over_all_tasks_at_the_temperature_of_training(
+    trained, tmp_path
+):
+    asked = ask(SlotsSettings, tmp_path, trained["maml"], split="base")
+    (test,) = frame.tests_of(asked)
+    assert test.training["temperature"] == 0.5
+    add_meta_gradient(test.method, test.loader.load(range(9)), temperature=0.5)
+    expected = float(test.method.head.weight.grad.norm())
+    assert slots.meta_gradient_norm(test, 9) == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("way", [2, 3, 4, 5, 6])
 def test_fixed_points_are_counted_as_by_trying_all_permutations(way):
     tried = [sum(place == i for i, place in enumerate(p)) for p in permutations(range(way))]
@@ -382,8 +394,8 @@ def test_the_cell_of_a_heat_map_is_chosen_by_validation_where_there_is_any(
     if validated:
         assert result["data"]["best"] == chosen
         assert (
-            "best with 9 inner steps at 0.1, 60.00 ± 1.00% on 200 novel tasks (70.00% with the best "
-            "of at most 5 steps), chosen by validation accuracy;"
+            "best with 9 inner steps at 0.1, 60.00 ± 1.00% on 200 novel tasks (70.00% with the "
+            "best of at most 5 steps), chosen by validation accuracy;"
         ) in result["conclusion"]
     else:
         assert result["data"]["best"] == lucky
@@ -433,7 +445,7 @@ def test_an_interrupted_study_goes_on_where_it_stopped(trained, tmp_path, monkey
     [
         (permutations_study, PermutationsSettings, "_repeats"),
         (permutations_study, PermutationsSettings, "_speed"),
-        (slots, SlotsSettings, "_meta_gradient_norm"),
+        (slots, SlotsSettings, "meta_gradient_norm"),
         (one_task, OneTaskSettings, "_sentence"),
         (average, AverageSettings, "choices_result"),
     ],

@@ -33,7 +33,7 @@ from unicorn_maml.studies.frame import (
 )
 from unicorn_maml.training.meta_step import add_meta_gradient
 
-__all__ = ["head_numbers", "run"]
+__all__ = ["head_numbers", "meta_gradient_norm", "run"]
 
 _GRADIENT_TASKS = 8  # in a batch
 
@@ -51,7 +51,7 @@ def run(settings: SlotsSettings, on_progress: OnProgress | None = None) -> dict[
         data[label] = {
             "shares": [interval_cell(column) for column in shares.T],
             **head_numbers(adapting(test)),
-            "meta_gradient_norm": _meta_gradient_norm(trained, settings.tasks),
+            "meta_gradient_norm": meta_gradient_norm(trained, settings.tasks),
             "history": _history(Path(str(test.record["checkpoint"]))),
         }
     return study_result(
@@ -98,18 +98,21 @@ def head_numbers(method: MAML) -> dict[str, float]:
     return {"mean_norm": float(mean.norm()), "spread": float(distances.square().mean().sqrt())}
 
 
-def _meta_gradient_norm(test: MetaTest, tasks: int) -> float:
-    """Norm of the mean meta-gradient of the head's weights over tasks of base classes."""
+def meta_gradient_norm(test: MetaTest, tasks: int) -> float:
+    """Norm of the mean meta-gradient of the head's weights over tasks, as in the training."""
     method = adapting(test)
-    method.zero_grad()
+    weight = next(value for name, value in method.head.named_parameters() if name == "weight")
+    mean = torch.zeros_like(weight)
     for start in range(0, tasks, _GRADIENT_TASKS):
         part = test.loader.load(range(start, min(start + _GRADIENT_TASKS, tasks)))
+        method.zero_grad()
         with torch.enable_grad():
-            add_meta_gradient(method, part, temperature=1.0)
-    gradient = next(v.grad for name, v in method.head.named_parameters() if name == "weight")
-    assert gradient is not None
+            add_meta_gradient(method, part, temperature=test.training["temperature"])
+        assert weight.grad is not None
+        mean += weight.grad * (len(part) / tasks)  # the last part may be smaller
+    method.zero_grad()
     method.eval()
-    return float(gradient.norm()) / len(range(0, tasks, _GRADIENT_TASKS))
+    return float(mean.norm())
 
 
 def _history(checkpoint: Path) -> dict[str, list[float]]:
