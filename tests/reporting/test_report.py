@@ -272,3 +272,12 @@ def test_a_heat_map_shows_cells_that_are_above_the_chosen_one():
     study["data"] = {**study["data"], "best": CELLS[0]}
     (image,) = draw_study(study).axes[0].images
     assert image.get_clim()[1] == max(cell["accuracy"] for cell in CELLS)
+
+
+def test_slots_that_tie_have_no_bars():
+    study = result("slots")
+    study["data"] = {"MAML": {**SLOTS, "spread": 0.5}, "UNICORN-MAML": SLOTS}
+    shares = draw_study(study).axes[0]
+    assert [len(bars.patches) for bars in shares.containers if hasattr(bars, "patches")] == [3]
+    entries = [text.get_text() for text in shares.get_legend().get_texts()]
+    assert sorted(entries) == ["MAML", "UNICORN-MAML: all slots tie"]

@@ -315,6 +315,16 @@ def test_slots_show_a_shared_vector_without_spread_or_gradient(trained, tmp_path
     assert max(unicorn["history"]["head_gradient_norm"]) < 1e-5
 
 
+def test_slots_that_start_alike_tie_and_none_of_them_wins(trained, tmp_path):
+    result = slots.run(ask(SlotsSettings, tmp_path, trained["maml"], trained["unicorn"]))
+    of_maml, of_unicorn = result["conclusion"].split("UNICORN-MAML: ")
+    assert "% of the query images" in of_maml
+    assert of_unicorn.startswith("before adaptation all slots tie, as with a head of zeros;")
+    for row in result["table"]["rows"][:3]:
+        assert row["cells"][1] == "tie"
+        assert "mean" in row["cells"][0]
+
+
 def test_the_meta_gradient_is_the_mean_over_all_tasks_at_the_temperature_of_training(
     trained, tmp_path
 ):

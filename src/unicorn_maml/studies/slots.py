@@ -63,7 +63,10 @@ def run(settings: SlotsSettings, on_progress: OnProgress | None = None) -> dict[
         rows=[
             (
                 f"query images in slot {slot} before adaptation (%)",
-                [d["shares"][slot] for d in data.values()],
+                [
+                    "tie" if found["spread"] == 0 else found["shares"][slot]
+                    for found in data.values()
+                ],
             )
             for slot in range(still[0].record["way"])
         ]
@@ -134,9 +137,11 @@ def _history(checkpoint: Path) -> dict[str, list[float]]:
 def _sentence(label: str, found: dict[str, Any]) -> str:
     shares = [cell["mean"] for cell in found["shares"]]
     winner = int(np.argmax(shares))
+    before = f"slot {winner} gets {shares[winner]:.1f}% of the query images"
+    if found["spread"] == 0:  # equal slots give equal logits, of which the first one counts
+        before = "all slots tie, as with a head of zeros"
     return (
-        f"{label}: before adaptation slot {winner} gets {shares[winner]:.1f}% of the query images; "
-        f"the slots are {found['spread']:.3g} from their mean, whose norm is "
-        f"{found['mean_norm']:.3g}; the head's meta-gradient has norm "
+        f"{label}: before adaptation {before}; the slots are {found['spread']:.3g} from their "
+        f"mean, whose norm is {found['mean_norm']:.3g}; the head's meta-gradient has norm "
         f"{found['meta_gradient_norm']:.2g}."
     )

@@ -22,15 +22,18 @@ def draw_slots(result: dict[str, Any]) -> Figure:
         color = color_of(label, list(data))
         shift = (number - (len(data) - 1) / 2) * width
         cells = found["shares"]
-        shares.bar(
-            [slot + shift for slot in range(len(cells))],
-            [cell["mean"] for cell in cells],
-            width,
-            yerr=[cell["ci95"] for cell in cells],
-            capsize=2,
-            color=color,
-            label=label,
-        )
+        if found["spread"] == 0:  # equal slots: that the first of equals counts means nothing
+            shares.plot([], [], "s", color=color, label=f"{label}: all slots tie")
+        else:
+            shares.bar(
+                [slot + shift for slot in range(len(cells))],
+                [cell["mean"] for cell in cells],
+                width,
+                yerr=[cell["ci95"] for cell in cells],
+                capsize=2,
+                color=color,
+                label=label,
+            )
         norms.plot(  # no bars: on a logarithmic axis they have nothing to stand on
             [place + shift / 4 for place in range(len(names))],
             [found[name] or float("nan") for name in names],
