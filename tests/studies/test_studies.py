@@ -217,9 +217,25 @@ def test_diverging_steps_are_counted_not_hidden(trained, tmp_path):
     result = steps.run(settings)
     check(result)
     assert "chosen on these tasks" in result["conclusion"]
-    diverged = result["data"]["UNICORN-MAML"]["novel"]["diverged"]
-    assert diverged > 0
-    assert f"{diverged} of {TASKS} tasks diverged" in result["conclusion"]
+    counts = {row["label"]: row["cells"] for row in result["table"]["rows"]}
+    for split in ("base", "novel"):
+        diverged = result["data"]["UNICORN-MAML"][split]["diverged"]
+        assert diverged > 0
+        assert f"{diverged} of {TASKS} {split} tasks diverged" in result["conclusion"]
+        assert counts[f"{split} tasks that diverged"] == [diverged]
+
+
+def test_tasks_that_diverge_are_counted_for_both_ways_to_adapt(trained, tmp_path):
+    settings = ask(FreezeSettings, tmp_path, trained["unicorn"], inner_steps=6, inner_lr=1e30)
+    result = freeze.run(settings)
+    check(result)
+    counts = {row["label"]: row["cells"] for row in result["table"]["rows"]}
+    for part, found in result["data"]["UNICORN-MAML"].items():
+        diverged = found["diverged"]
+        assert counts[f"{part}: tasks that diverged"] == [diverged]
+        said = f"{diverged} of {TASKS} tasks, {part}, diverged" in result["conclusion"]
+        assert said == (diverged > 0)
+    assert result["data"]["UNICORN-MAML"]["backbone adapted"]["diverged"] > 0
 
 
 def test_freeze_compares_both_ways_to_adapt(trained, tmp_path):

@@ -16,7 +16,7 @@ from unicorn_maml.studies.frame import (
     tests_of,
     values_of,
 )
-from unicorn_maml.studies.steps import QUERY, curve, measure_steps
+from unicorn_maml.studies.steps import QUERY, curve, diverged_text, measure_steps
 
 __all__ = ["run"]
 
@@ -44,7 +44,9 @@ def run(settings: FreezeSettings, on_progress: OnProgress | None = None) -> dict
         sentences.append(
             f"{label}: adapting the backbone changes accuracy by {signed(mean_interval(gain))} "
             f"points, each at its best step ({steps[0]} adapted, {steps[1]} frozen), "
-            "chosen on these tasks."
+            "chosen on these tasks"
+            + diverged_text({f"tasks, {text},": found for text, found in curves.items()}, len(gain))
+            + "."
         )
     return study_result(
         settings,
@@ -59,6 +61,10 @@ def run(settings: FreezeSettings, on_progress: OnProgress | None = None) -> dict
             )
             for text in _PARTS.values()
         ]
-        + [("adapted minus frozen, same tasks (points)", gains)],
+        + [("adapted minus frozen, same tasks (points)", gains)]
+        + [
+            (f"{text}: tasks that diverged", [data[label][text]["diverged"] for label in names])
+            for text in _PARTS.values()
+        ],
         data=data,
     )

@@ -32,7 +32,7 @@ from unicorn_maml.studies.frame import (
     wide_batches,
 )
 
-__all__ = ["QUERY", "SUPPORT", "curve", "follow_steps", "measure_steps", "run"]
+__all__ = ["QUERY", "SUPPORT", "curve", "diverged_text", "follow_steps", "measure_steps", "run"]
 
 SUPPORT, QUERY, FINITE = 0, 1, 2  # the rows of what is measured
 
@@ -58,6 +58,8 @@ def run(settings: StepsSettings, on_progress: OnProgress | None = None) -> dict[
         title=f"Accuracy along {settings.inner_steps} inner steps",
         conclusion=" ".join(
             _sentence(label, values_of(test))
+            + diverged_text({f"{s} tasks": data[label][s] for s in _SPLITS}, len(test.per_task))
+            + "."
             for label, test in zip(names, tests["novel"], strict=True)
         ),
         columns=names,
@@ -69,7 +71,13 @@ def run(settings: StepsSettings, on_progress: OnProgress | None = None) -> dict[
         + [
             ("novel classes, best step", [found["best_step"] for found in novel]),
             ("novel classes, at the best step (%)", [f["query"][f["best_step"]] for f in novel]),
-            ("novel tasks that diverged", [found["diverged"] for found in novel]),
+            *[
+                (
+                    f"{split} tasks that diverged",
+                    [data[label][split]["diverged"] for label in names],
+                )
+                for split in _SPLITS
+            ],
         ],
         data=data,
     )
@@ -126,6 +134,15 @@ def curve(test: MetaTest) -> dict[str, Any]:
     }
 
 
+def diverged_text(curves: dict[str, dict[str, Any]], tasks: int) -> str:
+    """How many tasks diverged, where any did, by what the curves are of: the end of a sentence."""
+    return "".join(
+        f"; {found['diverged']} of {tasks} {what} diverged"
+        for what, found in curves.items()
+        if found["diverged"]
+    )
+
+
 def _sentence(label: str, values: NDArray[np.float64]) -> str:
     query = values[:, QUERY]
     best = int(query.mean(0).argmax())
@@ -136,5 +153,4 @@ def _sentence(label: str, values: NDArray[np.float64]) -> str:
     )
     if best > 1:
         text += f" ({mean_interval(query[:, best] - query[:, 1])} points above one step)"
-    diverged = int((values[:, FINITE, -1] == 0).sum())
-    return text + (f"; {diverged} of {len(values)} tasks diverged." if diverged else ".")
+    return text
