@@ -150,6 +150,19 @@ def test_one_task_follows_every_permutation_from_chance(trained, tmp_path):
     assert np.mean(curves["query"], 0)[0] == pytest.approx(100 / 3)
 
 
+@pytest.mark.parametrize(
+    ("support", "said"),
+    [
+        ([[60, 100, 100, 100], [60, 100, 80, 100]], "all of them fit the support set from step 3"),
+        ([[60, 100, 100, 100], [60, 80, 100, 100]], "all of them fit the support set from step 2"),
+        ([[100, 100], [100, 100]], "all of them fit the support set from step 0 on."),
+        ([[60, 100, 100], [60, 100, 80]], "; 50% of them fit the whole support set at the end."),
+    ],
+)
+def test_permutations_fit_from_the_step_after_which_none_loses_its_fit(support, said):
+    assert said in one_task.describe("MAML", {"support": support, "query": support})
+
+
 def test_selection_compares_rules_that_evaluate_offers_too(trained, tmp_path):
     result = selection.run(ask(SelectionSettings, tmp_path, trained["maml"]))
     check(result)
@@ -472,7 +485,7 @@ def test_an_interrupted_study_goes_on_where_it_stopped(trained, tmp_path, monkey
         (permutations_study, PermutationsSettings, "_repeats"),
         (permutations_study, PermutationsSettings, "_speed"),
         (slots, SlotsSettings, "meta_gradient_norm"),
-        (one_task, OneTaskSettings, "_sentence"),
+        (one_task, OneTaskSettings, "describe"),
         (average, AverageSettings, "choices_result"),
     ],
 )

@@ -25,7 +25,7 @@ from unicorn_maml.studies.frame import (
 from unicorn_maml.studies.permutations import orders_for
 from unicorn_maml.studies.steps import QUERY, SUPPORT, follow_steps
 
-__all__ = ["run"]
+__all__ = ["describe", "run"]
 
 
 def run(settings: OneTaskSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def run(settings: OneTaskSettings, on_progress: OnProgress | None = None) -> dic
         settings,
         tests,
         title=f"Task {settings.task} under {len(orders)} label permutations, step by step",
-        conclusion=" ".join(_sentence(label, found) for label, found in data.items()),
+        conclusion=" ".join(describe(label, found) for label, found in data.items()),
         columns=list(data),
         rows=[
             (text, [_range(found[part], step) for found in data.values()])
@@ -75,14 +75,16 @@ def _range(curves: list[list[float]], step: int) -> str:
     return f"{min(values):.1f} to {max(values):.1f}"
 
 
-def _sentence(label: str, found: dict[str, Any]) -> str:
-    support = np.array(found["support"])
-    fitted = np.flatnonzero((support == 100).all(0))
+def describe(label: str, found: dict[str, Any]) -> str:
+    """What is said of a network: the range of its permutations, and whether they fit."""
+    support = np.array(found["support"])  # (P, M + 1)
+    unfitted = np.flatnonzero((support < 100).any(0))
+    fitted_from = int(unfitted[-1]) + 1 if len(unfitted) else 0  # they may lose a fit again
     text = (
         f"{label}: query accuracy of the permutations is {_range(found['query'], 0)}% before "
         f"adaptation and {_range(found['query'], -1)}% after {support.shape[1] - 1} steps"
     )
-    if len(fitted):
-        return f"{text}; all of them fit the support set after step {fitted[0]}."
+    if fitted_from < support.shape[1]:
+        return f"{text}; all of them fit the support set from step {fitted_from} on."
     fitting = 100 * float((support[:, -1] == 100).mean())
     return f"{text}; {fitting:.0f}% of them fit the whole support set at the end."
