@@ -1,6 +1,8 @@
 """Figures and the page, from results that need no network."""
 
 import copy
+import json
+import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -11,6 +13,8 @@ import pytest
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import write_json
+from unicorn_maml.names import METHOD_NAMES
+from unicorn_maml.reporting import paper
 from unicorn_maml.reporting.figures.draw import draw_study, svg_of, write_figure
 from unicorn_maml.reporting.figures.style import color_of
 from unicorn_maml.reporting.paper import paper_numbers, paper_text
@@ -82,7 +86,8 @@ DATA = {
 
 
 def result(study: str, **test) -> dict:
-    known = {"way": 5, "shot": 1, "data_set": "glyphs", "backbone": "convnet4", **test}
+    known = {"way": 5, "shot": 1, "data_set": "glyphs", "backbone": "convnet4"}
+    known |= {"method": "maml", "split": "novel", **test}
     return {
         "format": "unicorn-maml study 1",
         "study": study,
@@ -210,24 +215,74 @@ def test_the_page_opens_in_a_browser_with_every_figure(page):
     assert "CONSOLE" not in done.stderr
 
 
+MINI = {"data_set": "miniimagenet", "backbone": "resnet12", "shot": 1}
+
+
+def shown(study: str, **test) -> dict[str, str]:
+    return {e["label"]: paper_text(e) for e in paper_numbers(result(study, **MINI | test))}
+
+
 def test_the_papers_numbers_stand_beside_studies_of_the_same_thing_only():
-    same = {"data_set": "miniimagenet", "backbone": "resnet12", "shot": 1}
-    found = {e["label"]: paper_text(e) for e in paper_numbers(result("ensemble", **same))}
-    assert found == {
-        "one permutation": "64.42 %",
-        "all 120 permutations": "65.50 %",
-        "5 rotations": "65.37 %",
+    assert shown("ensemble") == {
+        "MAML, one permutation": "64.42 %",
+        "MAML, all 120 permutations": "65.50 %",
+        "MAML, 5 rotations": "65.37 %",
     }
-    (spread,) = paper_numbers(result("permutations", **same))
-    assert (spread["value"], spread["unit"]) == (15, "points")
-    for other in ({"backbone": "convnet4"}, {"data_set": "glyphs"}, {"shot": 3}, {"way": 7}):
-        assert paper_numbers(result("ensemble", **{**same, **other})) == []
-    assert len(paper_numbers(result("shots", **same))) == 8
-    away = result("transfer", **same)
+    spread = {"MAML, best minus worst of 120 permutations, about": "15 points"}
+    assert shown("permutations", permutations=120) == spread
+    for other in (
+        {"backbone": "convnet4"},
+        {"data_set": "glyphs"},
+        {"shot": 3},
+        {"way": 7},
+        {"split": "base"},
+        {"split": "validation"},
+        {"method": "unicorn"},
+        {"method": "pretrained"},
+    ):
+        assert shown("ensemble", **other) == {}
+    assert shown("permutations", permutations=24) == {}
+    away = result("transfer", **MINI)
     away["tests"].append({**away["tests"][0], "data_set": "cub"})
+    assert [e["label"] for e in paper_numbers(away)] == ["MAML"]
+    away["tests"].append({**away["tests"][1], "method": "unicorn"})
     assert [e["value"] for e in paper_numbers(away)] == [51.25, 51.8]
     assert paper_numbers(chance.run(ChanceSettings(way=4))) == []
     assert "44" in paper_numbers(chance.run(ChanceSettings(way=5)))[0]["label"]
+
+
+def test_the_papers_numbers_of_shots_are_of_those_that_were_run():
+    found = result("shots", **MINI, method="unicorn")
+    found["tests"] += [{**found["tests"][0], "shot": shot} for shot in (7, 20)]
+    assert {e["label"]: e["value"] for e in paper_numbers(found)} == {
+        "UNICORN-MAML, trained and tested with 1 shot": 65.17,
+        "UNICORN-MAML, 20 shots": 90.96,
+    }
+
+
+def test_the_papers_numbers_of_steps_say_with_how_many_the_networks_were_trained():
+    found = result("steps", **MINI, split="base")  # the study shows both splits
+    found["tests"].append({**found["tests"][0], "split": "novel"})
+    assert [e["label"] for e in paper_numbers(found)] == [
+        "MAML, trained with 5 steps",
+        "MAML, trained with the best number of steps",
+        "MAML before adaptation, about",
+    ]
+
+
+def test_heat_maps_of_shorter_training_have_no_numbers_of_the_paper():
+    found = result("heatmap", **MINI)
+    assert len(paper_numbers(found)) == 2
+    found["settings"]["budget"] = 0.5
+    assert paper_numbers(found) == []
+
+
+def test_every_number_of_the_paper_says_its_method():
+    every = json.loads((Path(paper.__file__).parent / "paper_numbers.json").read_text())
+    named = [entry for entry in every if entry["method"]]
+    assert {entry["study"] for entry in every if entry not in named} == {"chance"}
+    for entry in named:
+        assert re.match(rf"{METHOD_NAMES[entry['method']]}(,| before|$)", entry["label"]), entry
 
 
 def test_a_training_run_is_a_section_with_its_course(trained):

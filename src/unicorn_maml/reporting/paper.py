@@ -2,29 +2,47 @@
 
 import json
 from importlib.resources import files
+from math import factorial
 from typing import Any
 
 __all__ = ["paper_numbers", "paper_text"]
 
+_WAY = 5
+
 
 def paper_numbers(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The numbers for this study with the same data set, backbone and number of shots."""
+    """The numbers of this study for what was tested: method, data set, backbone and shots.
+
+    A heat map of shorter training has none.
+    """
     text = (files("unicorn_maml") / "reporting" / "paper_numbers.json").read_text(encoding="utf-8")
-    tests = result["tests"]
-    if not tests:  # a study without data: its ways are all there is to match
-        keys = {"way": result["settings"].get("way")}
-    else:
-        keys = {name: tests[0][name] for name in ("data_set", "backbone", "shot")}
-        if result["study"] == "transfer":
-            keys["data_set"] = f"{tests[0]['data_set']}>{tests[-1]['data_set']}"
-        if tests[0]["way"] != 5:
-            return []
-    return [
-        entry
-        for entry in json.loads(text)
-        if entry["study"] == result["study"]
-        and all(entry.get(name) in (None, value) for name, value in keys.items())
-    ]
+    entries = [entry for entry in json.loads(text) if entry["study"] == result["study"]]
+    if result["settings"].get("budget", 1) < 1:
+        return []
+    if not result["tests"]:  # a study without data: its ways are all there is to match
+        return [entry for entry in entries if entry["way"] == result["settings"]["way"]]
+    tested = [_tested(test, result) for test in result["tests"] if _as_in_the_paper(test)]
+    return [entry for entry in entries if _matched(entry) in tested]
+
+
+def _as_in_the_paper(test: dict[str, Any]) -> bool:
+    """Whether the tasks and the permutations are of the paper's kind."""
+    every = factorial(_WAY)
+    return (test["way"], test["split"]) == (_WAY, "novel") and test.get(
+        "permutations", every
+    ) == every
+
+
+def _tested(test: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    matched = _matched(test)
+    if result["study"] == "transfer":  # the first test is at home
+        matched["data_set"] = f"{result['tests'][0]['data_set']}>{test['data_set']}"
+    return matched
+
+
+def _matched(entry: dict[str, Any]) -> dict[str, Any]:
+    """What a test and a number of the paper must agree in."""
+    return {name: entry[name] for name in ("method", "data_set", "backbone", "shot")}
 
 
 def paper_text(entry: dict[str, Any]) -> str:
