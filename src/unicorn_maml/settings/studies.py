@@ -7,10 +7,13 @@ from typing import Annotated, ClassVar, Literal
 from unicorn_maml.checks import check_numbers, check_types, require
 from unicorn_maml.settings.testing import TestSettings
 from unicorn_maml.settings.words import (
+    COMPILE,
     DEVICE,
+    PRECISION,
     QUERY,
     WAY,
     Normalization,
+    Precision,
     Split,
     counts_in,
     numbers_in,
@@ -213,6 +216,9 @@ class ChanceSettings(_OutputSettings):
         require(self.way <= 100, f"--way must be at most 100, not {self.way}.")
 
 
+_AS_IN_THE_RECIPE = "  [default: as in the recipe]"
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeatmapSettings(_OutputSettings):
     """Meta-train and test over a grid of inner steps and inner learning rates.
@@ -225,17 +231,22 @@ class HeatmapSettings(_OutputSettings):
     recipe: Annotated[
         Path, "how to train: a run folder, or a YAML or JSON file as for `train --config`"
     ]
+    store: Annotated[str | None, "store folder, or `glyphs` (embedded)" + _AS_IN_THE_RECIPE] = None
     steps: Annotated[str, "inner steps, separated by commas"] = "1,5,10,15,20"
     rates: Annotated[str, "inner learning rates, separated by commas"] = "0.001,0.01,0.1,1"
     budget: Annotated[float, "share of the recipe's epochs that each cell is trained for"] = 1.0
     tasks: Annotated[int, "novel tasks that each cell is tested on"] = 200
     query: Annotated[int, QUERY + " in these tasks"] = 15
     workers: Annotated[int, "cells that run at the same time, each in a process"] = 1
+    seed: Annotated[int | None, "of the first weights and of the tasks" + _AS_IN_THE_RECIPE] = None
+    precision: Annotated[Precision | None, PRECISION + _AS_IN_THE_RECIPE] = None
+    # The machine's, not the recipe's: it may have been written for another one.
     device: Annotated[str, DEVICE] = "auto"
+    compile: Annotated[bool, COMPILE + " (whatever the recipe says)"] = False
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_numbers(self, at_least={"tasks": 1, "query": 1, "workers": 1})
+        check_numbers(self, at_least={"tasks": 1, "query": 1, "workers": 1, "seed": 0})
         require(0 < self.budget <= 1, f"--budget must be in 0..1, not {self.budget}.")
         _ = self.step_counts, self.learning_rates
 

@@ -97,7 +97,7 @@ def _table_cell(cell: Cell) -> Any:
 
 
 def _recipe(settings: HeatmapSettings) -> TrainSettings:
-    """The settings of a training run, or of a configuration file."""
+    """The settings of a training run, or of a configuration file, for this store and machine."""
     file = settings.recipe
     if file.is_dir():
         file = file / "config.json"
@@ -115,7 +115,9 @@ def _recipe(settings: HeatmapSettings) -> TrainSettings:
         raise FileError(f"{file} is neither YAML nor JSON with options of `train`.") from error
     if unknown:
         raise UsageError(f"{file} has {sorted(unknown)[0]!r}, which is no option of `train`.")
-    return TrainSettings(**known)
+    chosen = {name: getattr(settings, name) for name in ("store", "seed", "precision")}
+    known |= {name: value for name, value in chosen.items() if value is not None}
+    return TrainSettings(**known | {"device": settings.device, "compile": settings.compile})
 
 
 def _cell_settings(
@@ -127,7 +129,6 @@ def _cell_settings(
         inner_steps=steps,
         inner_lr=rate,
         epochs=max(1, round(recipe.epochs * settings.budget)),
-        device=settings.device,
         out=folder,
         resume=(folder / "config.json").is_file(),
     )

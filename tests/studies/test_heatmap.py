@@ -1,0 +1,49 @@
+"""The options of a heat map beside its recipe."""
+
+import json
+
+import pytest
+import yaml
+
+from unicorn_maml.errors import UsageError
+from unicorn_maml.settings import HeatmapSettings
+from unicorn_maml.studies import heatmap
+
+# As the shipped recipes: written for a GPU, without a store.
+RECIPE = {"method": "maml", "width": 8, "way": 3, "query": 3, "epochs": 1, "tasks_per_epoch": 2}
+RECIPE |= {"validation_tasks": 2, "precision": "bfloat16", "compile": True, "device": "cuda"}
+GRID = {"steps": "1", "rates": "0.01", "tasks": 2, "query": 3, "device": "cpu"}
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(RECIPE))
+    return file
+
+
+def test_store_seed_and_precision_override_the_recipe(recipe, small_store, tmp_path):
+    chosen = {"store": str(small_store.folder), "seed": 3, "precision": "float32"}
+    result = heatmap.run(HeatmapSettings(recipe=recipe, out=tmp_path / "out", **GRID, **chosen))
+    config = tmp_path / "out" / "cells" / "1-steps-rate-0.01" / "config.json"
+    cell = json.loads(config.read_text())
+    assert {name: cell[name] for name in chosen} == chosen
+    assert (cell["way"], cell["device"], cell["compile"]) == (3, "cpu", False)
+    assert result["tests"][0]["store"] == chosen["store"]
+    assert "--seed 3 --precision float32" in result["command"]
+
+
+def test_what_is_left_open_is_as_in_the_recipe(recipe, small_store, tmp_path):
+    whole = {**RECIPE, "store": str(small_store.folder), "seed": 5}
+    recipe.write_text(yaml.safe_dump(whole))
+    heatmap.run(HeatmapSettings(recipe=recipe, out=tmp_path / "out", **GRID))
+    config = tmp_path / "out" / "cells" / "1-steps-rate-0.01" / "config.json"
+    cell = json.loads(config.read_text())
+    for name in ("store", "seed", "precision"):
+        assert cell[name] == whole[name]
+
+
+def test_compiling_is_asked_for_by_the_option(recipe, small_store, tmp_path):
+    asked = {**GRID, "store": str(small_store.folder), "compile": True}
+    with pytest.raises(UsageError, match="--compile needs a GPU"):
+        heatmap.run(HeatmapSettings(recipe=recipe, out=tmp_path / "out", **asked))
