@@ -285,6 +285,28 @@ def test_every_number_of_the_paper_says_its_method():
         assert re.match(rf"{METHOD_NAMES[entry['method']]}(,| before|$)", entry["label"]), entry
 
 
+def test_the_settings_of_a_study_are_those_of_all_its_tests(tmp_path):
+    found = result("policies", adapt="all", drop=False, leak=False, inner_lr=None)
+    first = found["tests"][0]
+    found["tests"] = [
+        {**first, "normalization": policy, "checkpoint": f"runs/{name}", "inner_steps": steps}
+        for policy in ("batch", "mixed")
+        for name, steps in (("a", 5), ("b", 15))
+    ]
+    write_json(tmp_path / "study.json", found)
+    details = read_section(tmp_path).details
+    assert details["normalization"] == "batch, mixed"
+    assert details["inner_steps"] == "5, 15"
+    assert details["checkpoint"] == "runs/a, runs/b"
+    assert details["backbone"] == "ConvNet-4"
+    assert (details["split"], details["adapt"]) == ("novel", "all")
+    assert not {"drop", "leak", "inner_lr"} & details.keys()
+    found["tests"][0] |= {"drop": True, "leak": True}
+    write_json(tmp_path / "study.json", found)
+    details = read_section(tmp_path).details
+    assert (details["drop"], details["leak"]) == ("yes, no", "yes, no")
+
+
 def test_a_training_run_is_a_section_with_its_course(trained):
     section = read_section(trained["maml"])
     assert section.title == "Meta-training of MAML: ConvNet-4 on small, 3-way 1-shot"

@@ -70,15 +70,7 @@ def _refusing(file: Path, read: Any) -> Section:
 def _study_section(_folder: Path, result: dict[str, Any]) -> Section:
     table = result["table"]
     shown = {"study": result["study"]}
-    if result["tests"]:
-        first = result["tests"][0]
-        names = ["data_set", "backbone", "way", "shot", "query", "inner_steps", "inner_lr"]
-        names += ["normalization", "precision", "seed", "tasks"]
-        shown |= {name: str(first[name]) for name in names if first.get(name) is not None}
-        if "backbone" in shown:
-            shown["backbone"] = BACKBONE_NAMES[shown["backbone"]]
-        checkpoints = dict.fromkeys(str(test.get("checkpoint")) for test in result["tests"])
-        shown["checkpoints"] = ", ".join(name for name in checkpoints if name != "None")
+    shown |= _tested(result["tests"])
     shown |= {"device": str(result["device"] or ""), **_versions(result["versions"])}
     if result["seconds"]:
         shown["time"] = f"{result['seconds']:.0f} s"
@@ -92,6 +84,26 @@ def _study_section(_folder: Path, result: dict[str, Any]) -> Section:
         rows=[[row["label"], *map(cell_text, row["cells"])] for row in table["rows"]],
         paper=[[e["label"], paper_text(e), e["where"]] for e in paper_numbers(result)],
     )
+
+
+_SETTINGS = ["data_set", "backbone", "split", "way", "shot", "query", "inner_steps", "inner_lr"]
+_SETTINGS += ["adapt", "normalization", "drop", "leak", "precision", "seed", "tasks", "checkpoint"]
+
+
+def _tested(tests: list[dict[str, Any]]) -> dict[str, str]:
+    """The settings of all tests: the different values of each, in the order of the tests."""
+    shown = {}
+    for name in _SETTINGS:
+        values = list(dict.fromkeys(test[name] for test in tests if test.get(name) is not None))
+        if values != [False]:  # what is off is not worth a line
+            shown[name] = ", ".join(_setting_text(value) for value in values)
+    return shown
+
+
+def _setting_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return BACKBONE_NAMES.get(value, str(value))
 
 
 def _run_section(folder: Path, config: dict[str, Any]) -> Section:
