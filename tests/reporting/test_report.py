@@ -161,6 +161,21 @@ def test_every_study_has_a_figure_that_is_the_same_file_twice(tmp_path):
     assert b"<svg" in (tmp_path / "chance.svg").read_bytes()
 
 
+@pytest.mark.parametrize("study", ["steps", "freeze"])
+def test_legends_of_curves_lie_outside_the_axes_and_explain_the_rings(study):
+    figure = draw_study(result(study))
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert "as many steps as in training" in [text.get_text() for text in legend.get_texts()]
+    place = legend.get_window_extent()
+    assert figure.bbox.containsx(place.x0)
+    assert figure.bbox.containsx(place.x1)
+    assert figure.bbox.y0 <= place.y0
+    for axes in figure.axes:
+        assert axes.get_legend() is None
+        assert place.y1 < axes.get_tightbbox().y0
+
+
 def test_a_method_has_one_colour_everywhere_and_two_of_a_kind_have_two():
     alone = color_of("MAML", ["MAML"])
     assert alone == color_of("MAML", ["UNICORN-MAML", "MAML"])

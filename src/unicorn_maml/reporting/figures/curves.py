@@ -1,5 +1,6 @@
 """Curves along inner steps and along shots."""
 
+import math
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -22,8 +23,8 @@ def draw_steps(result: dict[str, Any]) -> Figure:
     data = result["data"]
     figure, grid = new_figure(2, sharey=True)
     for axes, part in zip(grid[0], ("query", "support"), strict=True):
-        for label, splits in data.items():
-            for split, dashes in (("novel", "-"), ("base", "--")):
+        for split, dashes in (("novel", "-"), ("base", "--")):
+            for label, splits in data.items():
                 cells = splits[split][part]
                 line(
                     axes,
@@ -33,12 +34,14 @@ def draw_steps(result: dict[str, Any]) -> Figure:
                     linestyle=dashes,
                     label=f"{label}, {split} classes",
                 )
+            if split == "novel":  # the end of the first column
+                _explain_rings(axes)
         _step_axes(axes, result)
         axes.set_title(f"{part} images")
     for label, splits in data.items():
         _mark_trained(grid[0][0], splits["novel"], color_of(label, list(data)))
     grid[0][0].set_ylabel("accuracy (%)")
-    grid[0][0].legend(loc="center right")
+    _legend(figure, grid[0][0], columns=2)
     return figure
 
 
@@ -56,7 +59,8 @@ def draw_freeze(result: dict[str, Any]) -> Figure:
         _mark_trained(axes, next(iter(parts.values())), color)
     _step_axes(axes, result)
     axes.set_ylabel("query accuracy (%)")
-    axes.legend(loc="center right", bbox_to_anchor=(1, 0.4))
+    _explain_rings(axes)
+    _legend(figure, axes, columns=1)
     return figure
 
 
@@ -64,7 +68,22 @@ def _mark_trained(axes: Axes, found: dict[str, Any], color: str) -> None:
     """A ring where the network stops in training."""
     steps = found["trained_steps"]
     if steps < len(found["query"]):
-        axes.plot(steps, found["query"][steps]["mean"], "o", mfc="white", mec=color, ms=7, zorder=3)
+        axes.plot(steps, found["query"][steps]["mean"], color=color, zorder=3, **_RING)
+
+
+_RING: Any = {"marker": "o", "markerfacecolor": "white", "markersize": 7, "linestyle": "none"}
+
+
+def _explain_rings(axes: Axes) -> None:
+    """An entry of the legend for the rings of all networks."""
+    axes.plot([], [], color=MUTED, label="as many steps as in training", **_RING)
+
+
+def _legend(figure: Figure, axes: Axes, *, columns: int) -> None:
+    """A legend below the axes, with room of its own: curves may pass everywhere inside."""
+    lines, names = axes.get_legend_handles_labels()
+    figure.set_figheight(figure.get_figheight() + 0.22 * math.ceil(len(names) / columns))
+    figure.legend(lines, names, loc="outside lower center", ncols=columns)
 
 
 def _step_axes(axes: Axes, result: dict[str, Any]) -> None:
