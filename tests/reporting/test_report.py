@@ -176,6 +176,22 @@ def test_legends_of_curves_lie_outside_the_axes_and_explain_the_rings(study):
         assert place.y1 < axes.get_tightbbox().y0
 
 
+def test_only_the_reference_has_no_difference_beside_it():
+    same = {"accuracy": cell(60), "gain": cell(0, 0)}
+    found = result("ensemble")
+    found["data"] = {"MAML": {"one permutation": same, "5 rotations": same}}
+    assert notes_beside(found) == ["", "+0.00 ± 0.00"]
+    found = result("policies")
+    trained = {**same, "trained": True}
+    found["data"] = {"MAML": {"batch": {**same, "trained": False}, "mixed": trained}}
+    assert notes_beside(found) == ["+0.00 ± 0.00", "as trained"]
+
+
+def notes_beside(found: dict) -> list[str]:
+    (axes,) = draw_study(found).axes
+    return [text.get_text() for text in axes.texts if "same tasks" not in text.get_text()]
+
+
 def test_a_method_has_one_colour_everywhere_and_two_of_a_kind_have_two():
     alone = color_of("MAML", ["MAML"])
     assert alone == color_of("MAML", ["UNICORN-MAML", "MAML"])

@@ -33,7 +33,7 @@ def draw_choices(result: dict[str, Any]) -> Figure:
                 label=label if place == 0 else None,
             )
             axes.annotate(
-                _note(found[choice]),
+                _note(found[choice], first=place == 0),
                 (1.02, y),
                 xycoords=("axes fraction", "data"),
                 va="center",
@@ -57,12 +57,12 @@ def draw_choices(result: dict[str, Any]) -> Figure:
     return figure
 
 
-def _note(cell: dict[str, Any]) -> str:
+def _note(cell: dict[str, Any], *, first: bool) -> str:
+    """What a choice gains; the reference is the one as trained, or, without one, the first."""
     if cell.get("diverged"):
         return f"{cell['diverged']} tasks diverged"
     if cell.get("trained"):
         return "as trained"
-    gain = cell.get("gain")
-    if gain is None or gain["mean"] == gain["ci95"] == 0:
+    if "gain" not in cell or (first and "trained" not in cell):
         return ""
-    return f"{gain['mean']:+.2f} ± {gain['ci95']:.2f}"
+    return f"{cell['gain']['mean']:+.2f} ± {cell['gain']['ci95']:.2f}"
