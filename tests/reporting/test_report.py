@@ -15,6 +15,7 @@ from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import write_json
 from unicorn_maml.names import METHOD_NAMES
 from unicorn_maml.reporting import paper
+from unicorn_maml.reporting.cells import cell_text
 from unicorn_maml.reporting.figures.draw import draw_study, svg_of, write_figure
 from unicorn_maml.reporting.figures.style import color_of
 from unicorn_maml.reporting.paper import paper_numbers, paper_text
@@ -222,6 +223,25 @@ def test_the_page_has_a_summary_first_and_escapes_what_it_is_told(page):
     assert "unicorn-maml study steps runs/a" in text
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (cell(60.123, 0.456), "60.12 ± 0.46"),
+        (1234.5, "1,234"),
+        (-20_000.0, "-20,000"),
+        (123.4, "123"),
+        (99.96, "100"),
+        (2.345, "2.35"),
+        (1e-9, "1e-09"),
+        (7, "7"),
+        ("diverged", "diverged"),
+        (None, ""),
+    ],
+)
+def test_cells_are_short_and_readable(value, text):
+    assert cell_text(value) == text
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")

@@ -10,5 +10,5 @@ def cell_text(cell: Any) -> str:
     if isinstance(cell, dict):
         return f"{cell['mean']:.2f} ± {cell['ci95']:.2f}"
     if isinstance(cell, float):
-        return f"{cell:.3g}"
+        return f"{cell:,.0f}" if abs(cell) >= 100 else f"{cell:.3g}"
     return "" if cell is None else str(cell)
