@@ -255,6 +255,7 @@ def test_the_page_opens_in_a_browser_with_every_figure(page):
     done = subprocess.run(
         [
             *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+            "--enable-logging=stderr",  # or else it keeps what a page has to complain about
             *(f"--user-data-dir={page.parent / 'profile'}", probed.as_uri()),
         ],
         capture_output=True,
