@@ -23,6 +23,7 @@ from unicorn_maml.reporting.report import report_page
 from unicorn_maml.reporting.sections import read_section
 from unicorn_maml.settings import STUDIES, ChanceSettings
 from unicorn_maml.studies import chance
+from unicorn_maml.studies.frame import FORMAT
 
 
 def cell(mean: float, ci95: float = 1.0) -> dict:
@@ -90,7 +91,7 @@ def result(study: str, **test) -> dict:
     known = {"way": 5, "shot": 1, "data_set": "glyphs", "backbone": "convnet4"}
     known |= {"method": "maml", "split": "novel", **test}
     return {
-        "format": "unicorn-maml study 1",
+        "format": FORMAT,
         "study": study,
         "title": f"A study of <{study}>",
         "conclusion": "It holds & is so.",
@@ -384,7 +385,7 @@ def test_folders_that_cannot_be_reported_say_why(tmp_path, trained):
             read_section(tmp_path / name)
 
 
-@pytest.mark.parametrize("spoil", ["data", "table", "tests", "study"])
+@pytest.mark.parametrize("spoil", ["data", "table", "tests", "study", "format"])
 def test_a_damaged_study_is_refused(tmp_path, spoil):
     found = result("permutations")
     found[spoil] = {"MAML": {}} if spoil == "data" else "?"

@@ -12,6 +12,7 @@ from unicorn_maml.reporting.cells import cell_text
 from unicorn_maml.reporting.figures.draw import draw_study, svg_of
 from unicorn_maml.reporting.figures.training import draw_training
 from unicorn_maml.reporting.paper import paper_numbers, paper_text
+from unicorn_maml.studies.frame import FORMAT
 
 __all__ = ["Section", "read_section"]
 
@@ -68,6 +69,8 @@ def _refusing(file: Path, read: Any) -> Section:
 
 
 def _study_section(_folder: Path, result: dict[str, Any]) -> Section:
+    if result["format"] != FORMAT:
+        raise ValueError(result["format"])
     table = result["table"]
     shown = {"study": result["study"]}
     shown |= _tested(result["tests"])
