@@ -1,6 +1,7 @@
 """`unicorn-maml demo`: the paper's point, on embedded data, in minutes."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,15 +89,24 @@ def _studies(settings: DemoSettings) -> dict[str, Any]:
 
 
 def _study(settings: Any) -> dict[str, Any]:
-    """Run a study, or take the one that an earlier demo has made with the same settings."""
+    """Run a study, or take an earlier demo's of the same networks with the same settings."""
     file = settings.folder / "study.json"
     if file.is_file():
         earlier = read_object(file)
-        if earlier.get("settings") == to_json(settings):
+        networks = getattr(settings, "checkpoints", [])  # the study of chance has none
+        if earlier.get("settings") == to_json(settings) and _is_of(networks, earlier):
             return earlier
         file.unlink()
     with progress_bar(settings.study, notes) as update:
         return run_study(settings, update)
+
+
+def _is_of(checkpoints: list[Path], study: dict[str, Any]) -> bool:
+    """Whether the folders still hold the weights that a study was made of."""
+    from unicorn_maml.training.checkpoint import load_checkpoint
+
+    tested = {test.get("weights_sha256") for test in study.get("tests", [])}
+    return tested == {load_checkpoint(path).weights_sha256 for path in checkpoints}
 
 
 def _table(
