@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import shutil
+import sys
 
 import pytest
 from PIL import Image
@@ -10,6 +12,7 @@ from PIL import Image
 from image_trees import claiming_size
 from photos import photo, write_photos
 from unicorn_maml import FewShotClassifier
+from unicorn_maml.cli.commands import console
 from unicorn_maml.sealed import read_sealed, write_sealed
 
 SMALL = "--model miniimagenet-convnet4-pretrained --device cpu"
@@ -184,3 +187,20 @@ def test_labels_of_a_foreign_classifier_cannot_lead_out_of_the_folder(cli, inbox
     )
     assert code == 2
     assert "cannot be the name of a folder" in sentence(err)
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [("predict --query {} --csv {}", "answers.csv"), ("check --json {1}", "check.json")],
+)
+def test_results_are_written_even_if_nobody_reads_what_is_printed(
+    cli, support, inbox, tmp_path, monkeypatch, words, file
+):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with monkeypatch.context() as patch, os.fdopen(writing, "w") as nobody:
+        patch.setattr(sys, "stdout", nobody)
+        patch.setattr(console, "quiet", False)  # which Rich sets when nobody reads
+        code, _, _ = cli(words.format(inbox, tmp_path / file), "--support", support, SMALL)
+    assert code == 1
+    assert (tmp_path / file).stat().st_size > 100

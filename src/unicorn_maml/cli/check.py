@@ -47,19 +47,9 @@ def check(settings: CheckSettings) -> None:
     labelled, taken_for = slots[checked.held_out], checked.probabilities.argmax(1)
     right, held = int((labelled == taken_for).sum()), len(labelled)
     low, high = (100 * share for share in share_interval(right, held))
-    console.print(
-        f"Expected accuracy: {100 * right / held:.1f} % (95% interval {low:.1f} to {high:.1f}); "
-        f"{right} of {held} photos right, each held out once, in {checked.folds} folds."
-    )
     loop = checked.inner_loop
-    console.print(
-        f"{settings.model}: adapt {loop.adapt}, {loop.inner_steps} inner steps at "
-        f"{loop.inner_lr:.3g}, {loop.normalization} normalisation.",
-        soft_wrap=True,
-    )
     confusion = np.zeros((len(classes), len(classes)), np.int64)
     np.add.at(confusion, (labelled, taken_for), 1)
-    _print_classes(classes, np.bincount(slots), confusion)
     own = checked.probabilities[np.arange(held), labelled]
     suspects = [
         {
@@ -72,12 +62,11 @@ def check(settings: CheckSettings) -> None:
         for place in np.argsort(own, kind="stable").tolist()
         if labelled[place] != taken_for[place]
     ]
-    _print_suspects(suspects)
+    # Files come first: the reader of what is printed may go away (`| head`).
     if settings.image:
         from unicorn_maml.reporting.confusion import write_confusion
 
         write_confusion(confusion, classes, settings.image)
-        console.print(f"Which classes are taken for which: {settings.image}", soft_wrap=True)
     if settings.json:
         result = {
             "accuracy": 100 * right / held,
@@ -94,6 +83,19 @@ def check(settings: CheckSettings) -> None:
             "normalization": loop.normalization,
         }
         write_json(settings.json, result)
+    console.print(
+        f"Expected accuracy: {100 * right / held:.1f} % (95% interval {low:.1f} to {high:.1f}); "
+        f"{right} of {held} photos right, each held out once, in {checked.folds} folds."
+    )
+    console.print(
+        f"{settings.model}: adapt {loop.adapt}, {loop.inner_steps} inner steps at "
+        f"{loop.inner_lr:.3g}, {loop.normalization} normalisation.",
+        soft_wrap=True,
+    )
+    _print_classes(classes, np.bincount(slots), confusion)
+    _print_suspects(suspects)
+    if settings.image:
+        console.print(f"Which classes are taken for which: {settings.image}", soft_wrap=True)
 
 
 def _print_classes(

@@ -65,10 +65,11 @@ def predict(settings: PredictSettings) -> None:
         _write_csv(settings.csv, answers)
         kept = f"; the answers so far are in {settings.csv}" if settings.csv else ""
         raise StoppedError(f"Stopped{kept}.") from None
-    _print_answers(answers, hide=settings.csv is not None)
+    # Files come first: the reader of what is printed may go away (`| head`).
     _write_csv(settings.csv, answers)
     if settings.copy_to:
         _copy(answers, settings.copy_to)
+    _print_answers(answers, hide=settings.csv is not None)
     if bad:
         for reason in bad:
             notes.print(reason, soft_wrap=True)
