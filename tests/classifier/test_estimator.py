@@ -1,5 +1,7 @@
 """A classifier of photos keeps to scikit-learn's manners and to the inner loop's mathematics."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -119,6 +121,33 @@ def test_it_can_be_cloned_cross_validated_and_searched():
     assert cross_val_score(original, images, labels, cv=3).mean() == 1
     search = GridSearchCV(original, {"inner_steps": [0, 20]}, cv=3).fit(images, labels)
     assert search.best_params_ == {"inner_steps": 20}
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"inner_lr": np.logspace(-3, -1, 2)},
+        {"inner_steps": np.arange(1, 3)},
+        {"adapt": np.array(["head", "all"]), "inner_steps": [1], "inner_lr": [0.01]},
+    ],
+)
+def test_a_grid_of_numpy_values_can_be_searched_and_its_best_saved(grid, tmp_path):
+    images, labels = photos(2)
+    search = GridSearchCV(classifier(), grid, cv=2, error_score="raise").fit(images, labels)
+    best = search.best_estimator_
+    assert all(type(best.get_params()[name]) is type(grid[name][0]) for name in grid)
+    best.save(tmp_path / "best")
+    loaded = FewShotClassifier.load(tmp_path / "best", device="cpu")
+    assert {name: loaded.get_params()[name] for name in grid} == search.best_params_
+
+
+def test_the_model_may_be_a_path_which_is_kept_as_given():
+    folder = Path(__file__).parents[2] / "weights" / CONVNET
+    made = classifier(model=folder).fit(*photos(1))
+    assert made.get_params()["model"] is folder
+    assert clone(made).get_params() == made.get_params()
+    with pytest.raises(UsageError, match="--model must be str, not 3"):
+        classifier(model=3).fit(*photos(1))
 
 
 def test_without_a_rate_the_step_follows_the_scale_of_the_features(fitted):

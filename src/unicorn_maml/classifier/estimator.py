@@ -37,7 +37,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        model: str = DEFAULT_MODEL,
+        model: str | os.PathLike[str] = DEFAULT_MODEL,
         adapt: str = "auto",
         inner_steps: int | None = None,
         inner_lr: float | None = None,
@@ -65,8 +65,9 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `on_step(m, probabilities)` sees the probabilities (photos, classes) of the photos
         themselves after m = 0..M inner steps.
         """
-        names = [name for name in self.get_params() if name != "random_state"]
-        asked = PhotoSettings(**{name: getattr(self, name) for name in names})
+        given = self.get_params()
+        del given["random_state"]
+        asked = PhotoSettings(**_plain(given))
         labels = _checked_labels(y)
         if len(labels) != len(X):
             raise UsageError(f"There are {len(X)} photos but {len(labels)} labels.")
@@ -102,7 +103,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Write the adapted classifier; a classifier that was saved there before is replaced."""
         check_is_fitted(self)
         state = {name: getattr(self, name) for name in _FITTED}
-        save_classifier(Path(folder), Saved(self.network_, self.classes_, self.get_params(), state))
+        given = _plain(self.get_params())
+        save_classifier(Path(folder), Saved(self.network_, self.classes_, given, state))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "auto") -> "FewShotClassifier":
@@ -116,6 +118,16 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 _FITTED = ("adapt_", "inner_steps_", "inner_lr_", "normalization_")
+
+
+def _plain(given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as settings and files take them; searches hand over NumPy's numbers."""
+    plain = {}
+    for name, value in given.items():
+        if isinstance(value, np.generic):
+            value = value.item()
+        plain[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return plain
 
 
 def _checked_labels(y: Any) -> NDArray[Any]:
