@@ -138,6 +138,8 @@ def test_a_damaged_labelled_photo_stops_the_work(cli, support, inbox):
         ("--support a --query b --threshold 2", "0..1"),
         ("--classifier a --query b --save c", "saved already"),
         ("--support a --query b --normalization batch", "batch"),
+        ("--support a --query b --save c --copy-to ./c", "its own name"),
+        ("--support a --query b --save c --csv c", "its own name"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(cli, words, reason):
@@ -204,3 +206,43 @@ def test_results_are_written_even_if_nobody_reads_what_is_printed(
         code, _, _ = cli(words.format(inbox, tmp_path / file), "--support", support, SMALL)
     assert code == 1
     assert (tmp_path / file).stat().st_size > 100
+
+
+@pytest.mark.parametrize("option", ["--save", "--copy-to"])
+@pytest.mark.parametrize("file", ["answers.csv", "tables/answers.csv"])
+def test_the_answers_may_lie_in_a_folder_that_the_same_command_makes(
+    cli, support, inbox, tmp_path, option, file
+):
+    new = tmp_path / "new"
+    words = ["--query", inbox, option, new, "--csv", new / file]
+    assert cli("predict --support", support, *words, SMALL)[0] == 0
+    assert len(rows_of(new / file)) == 6
+    assert (new / ("classifier.json" if option == "--save" else "red/10.jpg")).exists()
+
+
+@pytest.mark.parametrize("option", ["--save", "--copy-to"])
+def test_an_empty_folder_is_as_good_as_a_new_one(cli, support, inbox, tmp_path, option):
+    (tmp_path / "empty").mkdir()
+    words = ["--query", inbox, option, tmp_path / "empty"]
+    assert cli("predict --support", support, *words, SMALL)[0] == 0
+    assert any((tmp_path / "empty").iterdir())
+    assert not list(tmp_path.glob("**/.*"))
+
+
+@pytest.mark.parametrize("option", ["--csv", "--save", "--copy-to"])
+def test_results_that_cannot_be_written_are_refused_before_any_work(
+    cli, support, inbox, tmp_path, option
+):
+    (tmp_path / "file").write_text("no folder")
+    words = ["--query", inbox, option, tmp_path / "file" / "new"]
+    code, _, err = cli("predict --support", support, *words, SMALL)
+    assert code == 2
+    assert "Cannot write" in sentence(err)
+    assert "Adapted" not in err
+
+
+def test_a_folder_of_other_things_is_refused_before_any_work(cli, support, inbox):
+    code, _, err = cli("predict --support", support, "--query", inbox, "--save", inbox, SMALL)
+    assert code == 2
+    assert "no saved classifier" in sentence(err)
+    assert "Adapted" not in err

@@ -13,10 +13,10 @@ from unicorn_maml.classifier.network import AdaptedNetwork
 from unicorn_maml.data.decode import Preprocessing
 from unicorn_maml.devices import versions
 from unicorn_maml.errors import FileError, UnicornError, UsageError
-from unicorn_maml.files import new_folder, recover_folder
+from unicorn_maml.files import new_folder, recover_folder, unfinished
 from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
 
-__all__ = ["Saved", "load_classifier", "save_classifier"]
+__all__ = ["Saved", "check_can_save", "load_classifier", "save_classifier"]
 
 _FORMAT, _VERSION = "unicorn-maml classifier", 1
 _TENSORS, _DESCRIPTION = "classifier.safetensors", "classifier.json"
@@ -33,11 +33,25 @@ class Saved:
     state: dict[str, Any]  # that `fit` found out
 
 
+def check_can_save(folder: Path) -> None:
+    """Refuse a folder that holds other things or cannot be written, before any work for it."""
+    try:
+        recover_folder(folder)
+        free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+        if not free and not (folder / _DESCRIPTION).is_file():
+            raise UsageError(f"{folder} exists and is no saved classifier; choose another folder.")
+        trial = unfinished(folder)
+        trial.mkdir(parents=True)
+        trial.rmdir()
+    except OSError as error:
+        raise UsageError(
+            f"Cannot write {folder} ({error.strerror}); choose another folder."
+        ) from error
+
+
 def save_classifier(folder: Path, saved: Saved) -> None:
     """Write a classifier; what is in its place stays until this one is complete."""
-    recover_folder(folder)
-    if folder.exists() and not (folder / _DESCRIPTION).is_file():
-        raise UsageError(f"{folder} exists and is no saved classifier; choose another folder.")
+    check_can_save(folder)
     network = saved.network
     tensors = {_BACKBONE + name: value for name, value in network.backbone.state_dict().items()}
     tensors |= {_WEIGHT: network.weight, _BIAS: network.bias}

@@ -43,11 +43,11 @@ def predict(settings: PredictSettings) -> None:
     """Classify photos."""
     from unicorn_maml.data.photo_folders import photos_in
 
-    check_can_write(settings.csv)
+    _check_can_write_results(settings)
     queries = photos_in(settings.query) if settings.query else None
     classifier = _classifier(settings)
     if settings.copy_to:
-        _check_copy_folder(settings.copy_to, classifier)
+        _check_labels_name_folders(classifier)
     if settings.save:
         classifier.save(settings.save)
         notes.print(f"The classifier is in {settings.save}.", soft_wrap=True)
@@ -76,6 +76,19 @@ def predict(settings: PredictSettings) -> None:
         raise UnicornError(
             f"{len(bad)} of {len(queries.paths)} photos could not be read; the others are done."
         )
+
+
+def _check_can_write_results(settings: PredictSettings) -> None:
+    if settings.copy_to:
+        _check_copy_folder(settings.copy_to)
+    if settings.save:
+        from unicorn_maml.classifier.saved import check_can_save
+
+        check_can_save(settings.save)
+    # The file may lie in one of the new folders, which must not be made for it already.
+    new = [each.absolute() for each in (settings.copy_to, settings.save) if each]
+    if settings.csv and not any(folder in settings.csv.absolute().parents for folder in new):
+        check_can_write(settings.csv)
 
 
 def _classifier(settings: PredictSettings) -> "FewShotClassifier":
@@ -169,6 +182,7 @@ def _print_answers(answers: list[_Answer], *, hide: bool) -> None:
 def _write_csv(file: Path | None, answers: list[_Answer]) -> None:
     if file is None:
         return
+    file.parent.mkdir(parents=True, exist_ok=True)
     new = unfinished(file)
     with new.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
@@ -182,9 +196,20 @@ def _write_csv(file: Path | None, answers: list[_Answer]) -> None:
     new.replace(file)
 
 
-def _check_copy_folder(folder: Path, classifier: "FewShotClassifier") -> None:
-    if folder.exists():
-        raise UsageError(f"{folder} exists already; choose another --copy-to.")
+def _check_copy_folder(folder: Path) -> None:
+    try:
+        if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+            raise UsageError(f"{folder} exists already; choose another --copy-to.")
+        trial = unfinished(folder / "photos" if folder.exists() else folder)
+        trial.mkdir(parents=True, exist_ok=True)
+        trial.rmdir()
+    except OSError as error:
+        raise UsageError(
+            f"Cannot write {folder} ({error.strerror}); choose another --copy-to."
+        ) from error
+
+
+def _check_labels_name_folders(classifier: "FewShotClassifier") -> None:
     for label in map(str, classifier.classes_):
         # A saved classifier may come from anyone, and its labels must not lead out of the folder.
         if label != Path(label).name or label in ("", ".", "..") or "\\" in label:

@@ -77,6 +77,11 @@ class PredictSettings(PhotoSettings):
             self.save is None or self.classifier is None,
             "--save goes with --support; the classifier in --classifier is saved already.",
         )
+        results = [each.absolute() for each in (self.csv, self.save, self.copy_to) if each]
+        require(
+            len(set(results)) == len(results),
+            "--csv, --save and --copy-to write different things; give each its own name.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
