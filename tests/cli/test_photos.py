@@ -177,13 +177,16 @@ def test_check_leaves_out_the_only_photo_of_a_class(cli, support):
     assert "second one" in sentence(err)
 
 
-def test_labels_of_a_foreign_classifier_cannot_lead_out_of_the_folder(cli, inbox, tmp_path):
+@pytest.mark.parametrize("label", ["../../a", "a\\b", "a\0b", "a\ud800"])
+def test_labels_of_a_foreign_classifier_that_name_no_folder_are_refused(
+    cli, inbox, tmp_path, label
+):
     mine = tmp_path / "mine"
     images = [photo("red", 0), photo("blue", 0)]
     model = "miniimagenet-convnet4-pretrained"
     FewShotClassifier(model, device="cpu").fit(images, ["a", "b"]).save(mine)
     description = read_sealed(mine / "classifier.json")
-    write_sealed(mine / "classifier.json", {**description, "classes": ["../../a", "b"]})
+    write_sealed(mine / "classifier.json", {**description, "classes": [label, "b"]})
     code, _, err = cli(
         "predict --classifier", mine, "--query", inbox, "--copy-to", tmp_path / "copies"
     )
@@ -246,3 +249,23 @@ def test_a_folder_of_other_things_is_refused_before_any_work(cli, support, inbox
     assert code == 2
     assert "no saved classifier" in sentence(err)
     assert "Adapted" not in err
+
+
+def test_a_class_folder_whose_name_is_no_utf8_is_shown_escaped_and_copied_to_as_it_is(
+    cli, support, inbox, tmp_path
+):
+    blossom = os.fsdecode(b"Bl\xfcte")
+    (support / "red").rename(support / blossom)
+    mine, answers, sorted_ = (tmp_path / name for name in ("mine", "answers.csv", "sorted"))
+    words = ["--query", inbox, "--csv", answers]
+    code, out, _ = cli("predict --support", support, *words, "--save", mine, SMALL)
+    assert code == 0
+    assert "Bl\\xfcte" in out
+    first = rows_of(answers)
+    assert {row["label"] for row in first} == {"Bl\\xfcte", "green", "blue"}
+    assert cli("predict --classifier", mine, *words, "--copy-to", sorted_)[0] == 0
+    assert rows_of(answers) == first
+    assert (sorted_ / blossom / "10.jpg").exists()
+    code, out, _ = cli("check --support", support, "--json", tmp_path / "check.json", SMALL)
+    assert code == 0
+    assert "Bl\\xfcte" in json.loads((tmp_path / "check.json").read_text())["classes"]

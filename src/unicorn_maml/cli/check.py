@@ -25,6 +25,7 @@ def check(settings: CheckSettings) -> None:
     import numpy as np
 
     from unicorn_maml.classifier.checking import check_photos
+    from unicorn_maml.data.archives import shown
     from unicorn_maml.data.photo_folders import labelled_photos
     from unicorn_maml.intervals import share_interval
 
@@ -34,7 +35,7 @@ def check(settings: CheckSettings) -> None:
     photos, labels = labelled_photos(settings.support)
     tell_of_others(photos)
     names, slots = np.unique(labels, return_inverse=True)
-    classes = [str(name) for name in names]
+    classes = [shown(str(name)) for name in names]
     if np.bincount(slots).max() < 2:
         raise UsageError("Every class has one photo only; add a second one to check a class.")
     try:

@@ -1,6 +1,7 @@
 """`unicorn-maml predict`: classify a user's own photos."""
 
 import csv
+import os
 import shutil
 import warnings
 from collections import Counter
@@ -32,7 +33,7 @@ _SHOWN = 20
 class _Answer:
     path: Path
     file: str
-    label: str  # or `unsure`
+    label: str  # or `unsure`; labels are as the folders are called, which may be no UTF-8
     best: str
     probability: float
     runner_up: str
@@ -163,23 +164,27 @@ def _answers(
 
 
 def _print_answers(answers: list[_Answer], *, hide: bool) -> None:
-    shown = answers[:_ROWS_SHOWN] if hide else answers
+    from unicorn_maml.data.archives import shown
+
+    first = answers[:_ROWS_SHOWN] if hide else answers
     table = Table("photo", "label", "probability", "runner-up", "its probability")
-    for each in shown:
+    for each in first:
         numbers = f"{each.probability:.2f}", f"{each.runner_up_probability:.2f}"
         label = each.label if each.label == each.best else f"{each.label} ({each.best}?)"
-        table.add_row(each.file, label, numbers[0], each.runner_up, numbers[1])
+        table.add_row(each.file, shown(label), numbers[0], shown(each.runner_up), numbers[1])
     console.print(table)
-    if len(shown) < len(answers):
-        console.print(f"and {len(answers) - len(shown)} more; all are in the --csv file")
+    if len(first) < len(answers):
+        console.print(f"and {len(answers) - len(first)} more; all are in the --csv file")
     counts = Counter(each.label for each in answers)
     per_class = Table("label", "photos")
     for label, count in sorted(counts.items()):
-        per_class.add_row(label, str(count))
+        per_class.add_row(shown(label), str(count))
     console.print(per_class)
 
 
 def _write_csv(file: Path | None, answers: list[_Answer]) -> None:
+    from unicorn_maml.data.archives import shown
+
     if file is None:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -191,8 +196,8 @@ def _write_csv(file: Path | None, answers: list[_Answer]) -> None:
         )
         for each in answers:
             numbers = f"{each.probability:.6f}", f"{each.runner_up_probability:.6f}"
-            row = [each.file, each.label, each.best, numbers[0], each.runner_up, numbers[1]]
-            writer.writerow(row)
+            label, best, runner_up = map(shown, (each.label, each.best, each.runner_up))
+            writer.writerow([each.file, label, best, numbers[0], runner_up, numbers[1]])
     new.replace(file)
 
 
@@ -212,8 +217,17 @@ def _check_copy_folder(folder: Path) -> None:
 def _check_labels_name_folders(classifier: "FewShotClassifier") -> None:
     for label in map(str, classifier.classes_):
         # A saved classifier may come from anyone, and its labels must not lead out of the folder.
-        if label != Path(label).name or label in ("", ".", "..") or "\\" in label:
+        if not _names_a_folder(label):
             raise UsageError(f"The label {label!r} cannot be the name of a folder for --copy-to.")
+
+
+def _names_a_folder(label: str) -> bool:
+    try:
+        os.fsencode(label)
+    except UnicodeEncodeError:
+        return False
+    in_place = label == Path(label).name and label not in ("", ".", "..")
+    return in_place and "\\" not in label and "\0" not in label
 
 
 def _copy(answers: list[_Answer], folder: Path) -> None:
