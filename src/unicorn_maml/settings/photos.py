@@ -72,6 +72,10 @@ class PredictSettings(PhotoSettings):
             self.query is not None or (self.save is not None and self.support is not None),
             "Give the photos to classify, with --query FOLDER.",
         )
+        require(
+            self.query is not None or not (self.csv or self.copy_to or self.threshold),
+            "--csv, --copy-to and --threshold are for photos to classify; name those with --query.",
+        )
         require(0 <= self.threshold <= 1, f"--threshold must be in 0..1, not {self.threshold}.")
         require(
             self.save is None or self.classifier is None,
