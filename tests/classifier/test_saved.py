@@ -13,7 +13,7 @@ from torch import nn
 from photos import photo, photos
 from unicorn_maml import FewShotClassifier
 from unicorn_maml.errors import FileError, UnicornError, UsageError
-from unicorn_maml.sealed import read_sealed, write_sealed
+from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
 
 CONVNET = "miniimagenet-convnet4-pretrained"
 
@@ -80,12 +80,39 @@ def test_a_folder_of_other_things_is_never_replaced(tmp_path):
         ({"architecture": {"timm": "hf-hub:some/where"}}, "no name"),
         ({"preprocessing": 3}, "does not make sense"),
         ({"sha256": None}, "has changed"),
+        ({"state": {}}, "does not make sense .*adapt_"),
+        ({"parameters": {"model": "a", "colour": "red"}}, "does not make sense .*colour"),
+        ({"pixel_std": [0, 0, 0]}, "pixel moments"),
+        ({"pixel_std": [1, 1]}, "pixel moments"),
+        ({"pixel_mean": [float("nan"), 0, 0]}, "pixel moments"),
+        ({"preprocessing": {"size": -4, "channels": 3, "resample": "box"}}, "the size -4"),
+        ({"preprocessing": {"size": 10**9, "channels": 3, "resample": "box"}}, "the size 10+"),
+        ({"preprocessing": {"size": 84, "channels": 3, "resample": "guess"}}, "unknown way"),
+        ({"preprocessing": {"size": 4, "channels": 3, "resample": "box"}}, "does not make sense"),
     ],
 )
 def test_descriptions_that_make_no_sense_are_refused_whatever_their_checksum(mine, change, reason):
     file = mine / "classifier.json"
     write_sealed(file, {**read_sealed(file), **change})
     with pytest.raises((FileError, UsageError), match=reason):
+        FewShotClassifier.load(mine)
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (torch.zeros(3, 7), "does not make sense"),
+        (torch.zeros(()), "does not fit its classes"),
+        (torch.full((3, 64), float("nan")), "no numbers"),
+    ],
+)
+def test_a_head_that_makes_no_sense_is_refused_whatever_its_checksum(mine, head, reason):
+    description = read_sealed(mine / "classifier.json")
+    file = mine / "classifier.safetensors"
+    tensors = {**read_tensors(file, description["sha256"]), "head.weight": head}
+    sha256 = write_tensors(file, tensors)
+    write_sealed(mine / "classifier.json", {**description, "sha256": sha256})
+    with pytest.raises(FileError, match=reason):
         FewShotClassifier.load(mine)
 
 

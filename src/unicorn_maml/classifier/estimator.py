@@ -12,7 +12,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from unicorn_maml.classifier.fitting import OnInnerStep, adapt_to_photos
-from unicorn_maml.classifier.saved import Saved, load_classifier, save_classifier
+from unicorn_maml.classifier.saved import (
+    Saved,
+    load_classifier,
+    refusing_nonsense,
+    save_classifier,
+)
 from unicorn_maml.data.photos import pixels_of_photos
 from unicorn_maml.devices import choose_device
 from unicorn_maml.errors import UsageError
@@ -109,11 +114,13 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: str = "auto") -> "FewShotClassifier":
         """Load an adapted classifier; it needs neither its photos nor its checkpoint."""
-        saved = load_classifier(Path(folder), choose_device(device))
-        classifier = cls(**{**saved.parameters, "device": device})
-        classifier.network_, classifier.classes_ = saved.network, saved.classes
-        for name in _FITTED:
-            setattr(classifier, name, saved.state[name])
+        folder = Path(folder)
+        with refusing_nonsense(folder):
+            saved = load_classifier(folder, choose_device(device))
+            classifier = cls(**{**saved.parameters, "device": device})
+            classifier.network_, classifier.classes_ = saved.network, saved.classes
+            for name in _FITTED:
+                setattr(classifier, name, saved.state[name])
         return classifier
 
 

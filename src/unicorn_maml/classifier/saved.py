@@ -1,8 +1,11 @@
 """Saved classifiers: a folder with `classifier.safetensors` and `classifier.json`."""
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -15,12 +18,14 @@ from unicorn_maml.devices import versions
 from unicorn_maml.errors import FileError, UnicornError, UsageError
 from unicorn_maml.files import new_folder, recover_folder, unfinished
 from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
+from unicorn_maml.settings import Resampling
 
-__all__ = ["Saved", "check_can_save", "load_classifier", "save_classifier"]
+__all__ = ["Saved", "check_can_save", "load_classifier", "refusing_nonsense", "save_classifier"]
 
 _FORMAT, _VERSION = "unicorn-maml classifier", 1
 _TENSORS, _DESCRIPTION = "classifier.safetensors", "classifier.json"
 _BACKBONE, _WEIGHT, _BIAS = "backbone.", "head.weight", "head.bias"
+_LARGEST_SIZE = 2048  # of the photos that a network sees; a larger one would only take the memory
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,30 @@ def save_classifier(folder: Path, saved: Saved) -> None:
         write_sealed(unfinished / _DESCRIPTION, description)
 
 
+@contextmanager
+def refusing_nonsense(folder: Path) -> Iterator[None]:
+    """Turn whatever an unfit description causes into one sentence."""
+    try:
+        yield
+    except UnicornError:
+        raise
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RuntimeError,
+    ) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FileError(
+            f"The classifier {folder} does not make sense ({reason}); save it again."
+        ) from error
+
+
 def load_classifier(folder: Path, device: torch.device) -> Saved:
-    """Load a classifier that was saved; whatever else is there is refused with one sentence."""
+    """Load a classifier that was saved; to be called within `refusing_nonsense`."""
     if not (folder / _DESCRIPTION).is_file():
         raise UsageError(f"There is no saved classifier in {folder}; name a folder made by `save`.")
     description = read_sealed(folder / _DESCRIPTION)
@@ -90,15 +117,7 @@ def load_classifier(folder: Path, device: torch.device) -> Saved:
             "know; use a newer version."
         )
     tensors = read_tensors(folder / _TENSORS, description.get("sha256"))
-    try:
-        return _build(description, tensors, device)
-    except UnicornError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FileError(
-            f"The classifier {folder} does not make sense ({reason}); save it again."
-        ) from error
+    return _build(description, tensors, device)
 
 
 def _build(
@@ -108,7 +127,7 @@ def _build(
     weight, bias = tensors.pop(_WEIGHT), tensors.pop(_BIAS)
     if classes.ndim != 1 or classes.dtype.kind not in "iubU" or len(set(classes.tolist())) < 2:
         raise ValueError("its classes are no labels")
-    if weight.shape[0] != len(classes) or bias.shape != (len(classes),):
+    if weight.ndim != 2 or len(weight) != len(classes) or bias.shape != (len(classes),):
         raise ValueError("its head does not fit its classes")
     backbone = build_photo_backbone(description["architecture"])
     weights = {name.removeprefix(_BACKBONE): value for name, value in tensors.items()}
@@ -118,7 +137,32 @@ def _build(
         description["architecture"],
         weight.to(device),
         bias.to(device),
-        Preprocessing(**description["preprocessing"]),
-        *(tuple(map(float, description[name])) for name in ("pixel_mean", "pixel_std")),
+        _checked_preprocessing(description["preprocessing"]),
+        *_checked_moments(description),
     )
+    _try(network)
     return Saved(network, classes, dict(description["parameters"]), dict(description["state"]))
+
+
+def _checked_preprocessing(recorded: dict[str, Any]) -> Preprocessing:
+    found = Preprocessing(**recorded)
+    if type(found.size) is not int or not 1 <= found.size <= _LARGEST_SIZE:
+        raise ValueError(f"photos cannot have the size {found.size}")
+    if found.channels not in (1, 3) or found.resample not in get_args(Resampling):
+        raise ValueError("it prepares photos in an unknown way")
+    return found
+
+
+def _checked_moments(description: dict[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    mean, std = (tuple(map(float, description[name])) for name in ("pixel_mean", "pixel_std"))
+    sound = all(map(math.isfinite, mean)) and all(0 < each < math.inf for each in std)
+    if len(mean) != description["preprocessing"]["channels"] or len(std) != len(mean) or not sound:
+        raise ValueError("pixel moments do not fit the images")
+    return mean, std
+
+
+def _try(network: AdaptedNetwork) -> None:
+    """Classify a black photo: that fails here if the parts do not fit, not amid a user's photos."""
+    black = np.zeros((1, *network.preprocessing.shape), np.uint8)
+    if not network.logits(black).isfinite().all():
+        raise ValueError("its answers are no numbers")
