@@ -127,6 +127,19 @@ def test_a_damaged_labelled_photo_stops_the_work(cli, support, inbox):
     code, _, err = cli("predict --support", support, "--query", inbox, SMALL)
     assert code == 1
     assert "broken.jpg" in sentence(err)
+    assert sentence(err).endswith("; mend or remove it.")
+
+
+@pytest.mark.parametrize("command", ["predict --query {} --support", "check --support"])
+def test_all_damaged_labelled_photos_are_told_of_at_once(cli, support, inbox, command):
+    for number in range(7):
+        (support / "red" / f"broken-{number}.jpg").write_text("no picture")
+    code, _, err = cli(command.format(inbox), support, SMALL)
+    assert code == 1
+    assert [f"broken-{number}.jpg" in sentence(err) for number in range(7)] == [True] * 5 + [
+        False
+    ] * 2
+    assert sentence(err).endswith("; and 2 more; mend or remove them.")
 
 
 @pytest.mark.parametrize(

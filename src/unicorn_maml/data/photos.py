@@ -17,6 +17,7 @@ from unicorn_maml.errors import FileError, UsageError
 __all__ = ["iterate_pixels", "name_of_photo", "pixels_of_photo", "pixels_of_photos"]
 
 _AT_ONCE = 64  # photos that are in memory together
+_NAMED = 5  # bad photos in one message
 
 
 def iterate_pixels(
@@ -36,20 +37,29 @@ def iterate_pixels(
 
 
 def pixels_of_photos(photos: Any, preprocessing: Preprocessing) -> NDArray[np.uint8]:
-    """Return the pixels (n, size, size, C) of all photos; one bad photo is an error."""
+    """Return the pixels (n, size, size, C) of all photos; bad ones are an error that names them."""
     if isinstance(photos, (str, os.PathLike, Image.Image)):
         raise UsageError("Give a list of photos, such as [photo], not a single one.")
     photos = list(photos)
     if not photos:
         raise UsageError("There are no photos; give at least one.")
     found: list[NDArray[np.uint8]] = []
-    for part in iterate_pixels(photos, preprocessing):
-        for pixels in part:
-            if isinstance(pixels, FileError):
-                number = len(found)
-                raise FileError(f"Photo {number} ({name_of_photo(photos[number])}) {pixels}.")
+    bad: list[str] = []
+    tried = (each for part in iterate_pixels(photos, preprocessing) for each in part)
+    for number, pixels in enumerate(tried):
+        if isinstance(pixels, FileError):
+            bad.append(f"Photo {number} ({name_of_photo(photos[number])}) {pixels}")
+        else:
             found.append(pixels)
+    if bad:
+        raise FileError(_sentence_about(bad))
     return np.stack(found)
+
+
+def _sentence_about(bad: list[str]) -> str:
+    named = "; ".join(bad[:_NAMED])
+    more = f"; and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+    return f"{named}{more}; mend or remove {'it' if len(bad) == 1 else 'them'}."
 
 
 def name_of_photo(photo: Any) -> str:
