@@ -93,14 +93,25 @@ def test_damaged_photos_are_named_and_skipped_and_the_rest_is_done(cli, support,
     exif = Image.Exif()
     exif[0x0112] = 6
     photo("green", 30).save(inbox / "turned.jpg", exif=exif)
+    (inbox / "moved.jpg").symlink_to(inbox / "elsewhere.jpg")
     answers = tmp_path / "answers.csv"
     code, _, err = cli("predict --support", support, "--query", inbox, "--csv", answers, SMALL)
     assert code == 1
-    assert "3 of 11 photos could not be read; the others are done." in sentence(err)
-    for name in ("cut.jpg", "film.png", "bomb.png"):
+    assert "4 of 12 photos could not be read; the others are done." in sentence(err)
+    for name in ("cut.jpg", "film.png", "bomb.png", "moved.jpg"):
         assert f"{name} " in err
     assert "notes.txt is no photo" in err
     assert len(rows_of(answers)) == 8
+
+
+def test_where_no_photo_can_be_read_nothing_is_said_of_others(cli, support, tmp_path):
+    (tmp_path / "broken.jpg").write_text("no picture")
+    words = ["--query", tmp_path / "broken.jpg"]
+    code, out, err = cli("predict --support", support, *words, SMALL)
+    assert code == 1
+    assert "None of the photos in --query could be read" in sentence(err)
+    assert "broken.jpg cannot be decoded" in err
+    assert not out
 
 
 @pytest.mark.parametrize(
@@ -111,6 +122,7 @@ def test_damaged_photos_are_named_and_skipped_and_the_rest_is_done(cli, support,
         (lambda f: shutil.rmtree(f), "There is no folder"),
         (lambda f: [(shutil.rmtree(f), f.mkdir())], "There is no photo"),
         (lambda f: shutil.copy(f / "red/1.jpg", f / "loose.jpg"), "lies in no class folder"),
+        (lambda f: (f / "loose.jpg").symlink_to("nowhere"), "lies in no class folder"),
         (lambda f: shutil.copy(f / "red/1.jpg", f / "blue/7.jpg"), "in two classes"),
     ],
 )

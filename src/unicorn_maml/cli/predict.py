@@ -70,12 +70,15 @@ def predict(settings: PredictSettings) -> None:
     _write_csv(settings.csv, answers)
     if settings.copy_to:
         _copy(answers, settings.copy_to)
-    _print_answers(answers, hide=settings.csv is not None)
+    if answers:
+        _print_answers(answers, hide=settings.csv is not None)
     if bad:
         for reason in bad:
             notes.print(reason, soft_wrap=True)
         raise UnicornError(
             f"{len(bad)} of {len(queries.paths)} photos could not be read; the others are done."
+            if answers
+            else "None of the photos in --query could be read; mend them or name others."
         )
 
 

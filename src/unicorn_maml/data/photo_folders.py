@@ -33,7 +33,7 @@ def photos_in(path: Path) -> Photos:
         found = sorted(
             each
             for each in path.rglob("*")
-            if each.is_file()
+            if (each.is_file() or _leads_nowhere(each))
             and not any(part.startswith(".") for part in each.relative_to(path).parts)
         )
         root = path
@@ -47,6 +47,11 @@ def photos_in(path: Path) -> Photos:
             "the like."
         )
     return Photos(root, photos, others)
+
+
+def _leads_nowhere(path: Path) -> bool:
+    """Tell a broken link, which is to be named like any photo that cannot be read."""
+    return path.is_symlink() and not path.exists()
 
 
 def labelled_photos(folder: Path) -> tuple[Photos, list[str]]:
