@@ -28,7 +28,9 @@ def read_sealed(path: Path) -> dict[str, Any]:
     try:
         description = read_json(path)
         known = isinstance(description, dict) and "format" in description
-    except (ValueError, OSError, RecursionError):
+    except OSError as error:
+        raise FileError(f"Cannot read {path} ({error.strerror}); check the file.") from error
+    except (ValueError, RecursionError):
         known = False
     if not known:
         raise FileError(f"{path} is damaged or of another program; use an unchanged copy.")

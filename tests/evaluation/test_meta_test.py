@@ -129,6 +129,8 @@ def test_an_interrupted_evaluation_keeps_its_tasks_and_resumes(trained, tmp_path
     (kept,) = json.loads((tmp_path / "result.json.part").read_text())
     assert 0 < len(kept["per_task"]) < 40
     assert kept["per_task"] == whole[: len(kept["per_task"])]
+    with pytest.raises(UsageError, match="add --resume to continue it, or delete that file"):
+        evaluate(asked)
     with pytest.raises(UsageError, match=r"had inner_lr 0\.1, not 0\.2"):
         evaluate(replace(asked, resume=True, inner_lr=0.2))
     # The number of tasks that was asked for first is not forgotten.

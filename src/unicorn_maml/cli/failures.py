@@ -45,7 +45,7 @@ def _explain(error: OSError) -> str:
     where = f" ({error.filename})" if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
-            f"No space is left on the disk{where}; free some and run the command again (a run goes "
-            "on with --resume: what was finished is kept)."
+            f"No space is left on the disk{where}; free some and run the command again, with "
+            "--resume if it left a run folder or a .part file."
         )
     return f"{error.strerror or error}{where}; check that the file or folder can be used."

@@ -329,6 +329,11 @@ def run_all(
     check_can_write(file)
     if resume:
         _take_up(tests, file)
+    elif file and unfinished_file(file).exists():
+        raise UsageError(
+            f"Interrupted work for {file} is kept in {unfinished_file(file).name} beside it; add "
+            "--resume to continue it, or delete that file."
+        )
     tasks = max(test.tasks for test in tests)
     for test in tests:
         test.tasks = tasks
