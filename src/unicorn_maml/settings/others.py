@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSettings:
-    """Meta-train MAML and UNICORN-MAML on drawn characters and compare them. Takes four minutes.
+    """Meta-train MAML and UNICORN-MAML on drawn characters and compare them: about three minutes.
 
     A second demo with the same settings continues or shows the runs of the first.
     """
