@@ -13,6 +13,7 @@ import pytest
 
 from conftest import make_store
 from unicorn_maml.evaluation import meta_test
+from unicorn_maml.evaluation.unfinished import unfinished_file
 from unicorn_maml.training import checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +114,7 @@ def test_a_closed_terminal_keeps_the_finished_tasks_of_an_evaluation(
     code, _, err = cli("evaluate", run, "--store", store, "--tasks 100 --query 3 --json", file)
     assert code == 130
     assert "add --resume to continue" in err
-    assert meta_test.unfinished_file(file).is_file()
+    assert unfinished_file(file).is_file()
 
 
 def test_a_run_that_ended_before_its_first_epoch_can_be_begun_anew(cli, store, tmp_path):

@@ -16,14 +16,9 @@ from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.store import write_store
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.errors import FileError, UsageError
-from unicorn_maml.evaluation.meta_test import (
-    compare,
-    evaluate,
-    paired,
-    prepare,
-    unfinished_file,
-    write_result,
-)
+from unicorn_maml.evaluation.meta_test import prepare
+from unicorn_maml.evaluation.results import compare, evaluate, paired
+from unicorn_maml.evaluation.unfinished import unfinished_file, write_result
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.scoring import iterate_accuracies, predict
 from unicorn_maml.settings import CompareSettings, EvaluateSettings, TrainSettings

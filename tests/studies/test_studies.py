@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from unicorn_maml.errors import UsageError
-from unicorn_maml.evaluation.meta_test import evaluate, unfinished_file
+from unicorn_maml.evaluation.results import evaluate
+from unicorn_maml.evaluation.unfinished import unfinished_file
 from unicorn_maml.methods.permutations import permuted_logits
 from unicorn_maml.settings import (
     AverageSettings,

@@ -8,7 +8,7 @@ import torch
 
 from conftest import make_store
 from unicorn_maml.errors import DivergedError, UsageError
-from unicorn_maml.evaluation.meta_test import evaluate
+from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.settings import EvaluateSettings, PretrainSettings, TrainSettings
 from unicorn_maml.training import pretrain as pretraining
 from unicorn_maml.training.augmentation import augment, four_rotations

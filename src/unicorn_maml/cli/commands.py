@@ -85,14 +85,14 @@ def pretrain(settings: PretrainSettings) -> None:
 
 def evaluate(settings: EvaluateSettings) -> None:
     """Meta-test a checkpoint."""
-    from unicorn_maml.evaluation import meta_test
+    from unicorn_maml.evaluation import results, unfinished
 
     try:
         with progress_bar("evaluating", notes) as update:
-            result = meta_test.evaluate(settings, update)
+            result = results.evaluate(settings, update)
     except KeyboardInterrupt:
         raise StoppedError(_stopped(settings.json)) from None
-    meta_test.write_result(settings.json, result)  # first: who reads what is printed may be gone
+    unfinished.write_result(settings.json, result)  # first: who reads what is printed may be gone
     table = Table("", "value", title="Meta-test", show_header=False)
     table.add_row("accuracy", f"{result['accuracy']:.2f} ± {result['ci95']:.2f} %")
     for name, value in result.items():
@@ -102,7 +102,7 @@ def evaluate(settings: EvaluateSettings) -> None:
 
 
 def _stopped(file: Path | None) -> str:
-    from unicorn_maml.evaluation.meta_test import unfinished_file
+    from unicorn_maml.evaluation.unfinished import unfinished_file
 
     if file is None or not unfinished_file(file).exists():
         return "Stopped."
@@ -151,14 +151,14 @@ def models(settings: ModelsSettings) -> None:
 
 def compare(settings: CompareSettings) -> None:
     """Compare two checkpoints on identical tasks."""
-    from unicorn_maml.evaluation import meta_test
+    from unicorn_maml.evaluation import results, unfinished
 
     try:
         with progress_bar("comparing", notes) as update:
-            result = meta_test.compare(settings, update)
+            result = results.compare(settings, update)
     except KeyboardInterrupt:
         raise StoppedError(_stopped(settings.json)) from None
-    meta_test.write_result(settings.json, result)
+    unfinished.write_result(settings.json, result)
     show_pair(result)
 
 

@@ -21,18 +21,19 @@ def results_add(settings: ResultsAddSettings) -> None:
 
 def results_difference(settings: ResultsDifferenceSettings) -> None:
     """Print the paired difference of two results."""
-    from unicorn_maml.evaluation import meta_test
+    from unicorn_maml.evaluation.results import paired
+    from unicorn_maml.evaluation.unfinished import write_result
 
     check_can_write(settings.json)
     both = [read_object(file) for file in (settings.first, settings.second)]
     try:
-        result = meta_test.paired(both[0], both[1])
+        result = paired(both[0], both[1])
     except (KeyError, TypeError) as error:
         raise FileError(
             f"{settings.first} or {settings.second} is no result; make them with "
             "`unicorn-maml evaluate --json`."
         ) from error
-    meta_test.write_result(settings.json, result)
+    write_result(settings.json, result)
     show_pair(result)
 
 

@@ -32,7 +32,7 @@ def study(settings: Any) -> None:
 
 def run_study(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
     """Run a study and write its numbers and figure; a report draws from study.json alone."""
-    from unicorn_maml.evaluation.meta_test import unfinished_file, write_result
+    from unicorn_maml.evaluation.unfinished import unfinished_file, write_result
     from unicorn_maml.reporting.figures.draw import draw_study, write_figure
     from unicorn_maml.studies.frame import STUDY_FILE
 

@@ -13,8 +13,7 @@ from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.sources import is_embedded, open_store
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.devices import choose_device, describe_device, require_compiler, versions
-from unicorn_maml.errors import FileError, UsageError
-from unicorn_maml.files import check_can_write, read_json, sibling, write_json
+from unicorn_maml.errors import UsageError
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import METHODS
 from unicorn_maml.methods.features import extract_features
@@ -38,23 +37,13 @@ from unicorn_maml.settings import (
     TrainSettings,
     to_json,
 )
-from unicorn_maml.training.checkpoint import Checkpoint, load_checkpoint
+from unicorn_maml.training.checkpoint import Checkpoint
 
 __all__ = [
     "Measure",
     "MetaTest",
-    "compare",
-    "evaluate",
-    "keep_finished",
-    "paired",
     "prepare",
-    "run_all",
-    "unfinished_file",
-    "write_result",
 ]
-
-# What says which tasks a number stands for.
-_TASKS = ("store_checksum", "split", "way", "shot", "query", "seed")
 
 # From task numbers to what is measured of a few tasks at a time, in order: arrays (t, ...).
 Measure = Callable[[Sequence[int]], Iterator[NDArray[np.float64]]]
@@ -251,126 +240,3 @@ _T = TypeVar("_T")
 
 def _first(chosen: _T | None, default: _T) -> _T:
     return default if chosen is None else chosen
-
-
-def evaluate(settings: EvaluateSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
-    """Test one checkpoint and return the result; `write_result` puts it into the --json file.
-
-    An interrupted evaluation leaves its finished tasks beside that file, for --resume.
-    """
-    test = prepare(load_checkpoint(settings.checkpoint), settings)
-    run_all([test], settings.json, on_progress, resume=settings.resume)
-    return test.result()
-
-
-def compare(settings: CompareSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
-    """Test two checkpoints on identical tasks and return both results and the paired difference.
-
-    Store, way and shot are the first one's unless given; the inner loop's settings are each one's
-    own.
-    """
-    checkpoints = [load_checkpoint(path) for path in (settings.first, settings.second)]
-    tests = [prepare(checkpoint, settings, checkpoints[0].settings) for checkpoint in checkpoints]
-    run_all(tests, settings.json, on_progress, resume=settings.resume)
-    first, second = (test.result() for test in tests)
-    return paired(first, second)
-
-
-def paired(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Two results on identical tasks, and their difference; of the tasks that both have."""
-    for name in _TASKS:
-        if first[name] != second[name]:
-            raise UsageError(
-                f"The two results are not of the same tasks: {name} is {first[name]} in one and "
-                f"{second[name]} in the other; evaluate both on the same tasks."
-            )
-    tasks = min(len(first["per_task"]), len(second["per_task"]))
-    first, second = (_of_the_first(tasks, result) for result in (first, second))
-    difference = mean_interval(np.subtract(first["per_task"], second["per_task"]))
-    return {
-        "first": first,
-        "second": second,
-        "difference": difference.mean,
-        "difference_ci95": difference.ci95,
-    }
-
-
-def _of_the_first(tasks: int, result: dict[str, Any]) -> dict[str, Any]:
-    per_task = result["per_task"][:tasks]
-    interval = mean_interval(per_task)
-    return {
-        **result,
-        "accuracy": interval.mean,
-        "ci95": interval.ci95,
-        "tasks": tasks,
-        "per_task": per_task,
-    }
-
-
-def write_result(file: Path | None, result: dict[str, Any]) -> None:
-    """Write a finished result, and drop what was kept in case it would be interrupted."""
-    if file is not None:
-        write_json(file, result)
-        unfinished_file(file).unlink(missing_ok=True)
-
-
-def unfinished_file(file: Path) -> Path:
-    """Where the finished tasks of an interrupted work for a result file are kept."""
-    return sibling(file, ".part")
-
-
-def run_all(
-    tests: list[MetaTest], file: Path | None, on_progress: OnProgress | None, *, resume: bool
-) -> None:
-    """Run tests one after the other; whatever stops them, finished tasks are kept for --resume.
-
-    They are kept beside the `file` that the result is meant for.
-    """
-    check_can_write(file)
-    if resume:
-        _take_up(tests, file)
-    elif file and unfinished_file(file).exists():
-        raise UsageError(
-            f"Interrupted work for {file} is kept in {unfinished_file(file).name} beside it; add "
-            "--resume to continue it, or delete that file."
-        )
-    tasks = max(test.tasks for test in tests)
-    for test in tests:
-        test.tasks = tasks
-    try:
-        for number, test in enumerate(tests):
-            test.run(on_progress, done_before=number * tasks, all_tasks=len(tests) * tasks)
-    except BaseException:
-        if file and any(test.per_task for test in tests):
-            keep_finished(tests, file)
-        raise
-
-
-def keep_finished(tests: list[MetaTest], file: Path) -> None:
-    """Keep finished tasks for --resume until `write_result` has written what they are for."""
-    write_json(unfinished_file(file), [test.unfinished() for test in tests])
-
-
-def _take_up(tests: list[MetaTest], file: Path | None) -> None:
-    """Give the tests the accuracies that an interrupted run of them had found."""
-    if file is None:
-        raise UsageError("--resume continues the work for a result file; name it with --json.")
-    kept = unfinished_file(file)
-    if not kept.exists():
-        raise UsageError(f"There is nothing to resume for {file}; leave --resume out.")
-    try:
-        for test, earlier in zip(tests, read_json(kept), strict=True):
-            for name, value in test.record.items():
-                if earlier["record"].get(name) != value:
-                    raise UsageError(
-                        f"The interrupted work had {name} {earlier['record'].get(name)}, not "
-                        f"{value}; resume it with the same settings, or leave --resume out."
-                    )
-            test.per_task = np.array(earlier["per_task"], np.float64).tolist()
-            test.tasks = max(test.tasks, int(earlier["tasks"]))
-    except (TypeError, KeyError, AttributeError) as error:
-        raise FileError(f"{kept} is damaged; leave --resume out.") from error
-    except ValueError as error:
-        if isinstance(error, UsageError):
-            raise
-        raise FileError(f"{kept} is damaged; leave --resume out.") from error

@@ -16,7 +16,8 @@ from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
 from unicorn_maml.devices import versions
 from unicorn_maml.errors import UsageError
-from unicorn_maml.evaluation.meta_test import MetaTest, keep_finished, prepare, run_all
+from unicorn_maml.evaluation.meta_test import MetaTest, prepare
+from unicorn_maml.evaluation.unfinished import keep_finished, run_all
 from unicorn_maml.intervals import Interval, mean_interval
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.heads import PerSlotHead

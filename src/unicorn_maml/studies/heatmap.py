@@ -13,7 +13,7 @@ import yaml
 
 from unicorn_maml.devices import choose_device, describe_device
 from unicorn_maml.errors import DivergedError, FileError, UnicornError, UsageError
-from unicorn_maml.evaluation.meta_test import evaluate
+from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.files import read_object, write_json
 from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES
 from unicorn_maml.progress import OnProgress

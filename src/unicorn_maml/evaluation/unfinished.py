@@ -1,0 +1,82 @@
+"""Tests that may be interrupted: what is finished is kept beside the file that it is for."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.evaluation.meta_test import MetaTest
+from unicorn_maml.files import check_can_write, read_json, sibling, write_json
+from unicorn_maml.progress import OnProgress
+
+__all__ = ["keep_finished", "run_all", "unfinished_file", "write_result"]
+
+
+def write_result(file: Path | None, result: dict[str, Any]) -> None:
+    """Write a finished result, and drop what was kept in case it would be interrupted."""
+    if file is not None:
+        write_json(file, result)
+        unfinished_file(file).unlink(missing_ok=True)
+
+
+def unfinished_file(file: Path) -> Path:
+    """Where the finished tasks of an interrupted work for a result file are kept."""
+    return sibling(file, ".part")
+
+
+def run_all(
+    tests: list[MetaTest], file: Path | None, on_progress: OnProgress | None, *, resume: bool
+) -> None:
+    """Run tests one after the other; whatever stops them, finished tasks are kept for --resume.
+
+    They are kept beside the `file` that the result is meant for.
+    """
+    check_can_write(file)
+    if resume:
+        _take_up(tests, file)
+    elif file and unfinished_file(file).exists():
+        raise UsageError(
+            f"Interrupted work for {file} is kept in {unfinished_file(file).name} beside it; add "
+            "--resume to continue it, or delete that file."
+        )
+    tasks = max(test.tasks for test in tests)
+    for test in tests:
+        test.tasks = tasks
+    try:
+        for number, test in enumerate(tests):
+            test.run(on_progress, done_before=number * tasks, all_tasks=len(tests) * tasks)
+    except BaseException:
+        if file and any(test.per_task for test in tests):
+            keep_finished(tests, file)
+        raise
+
+
+def keep_finished(tests: list[MetaTest], file: Path) -> None:
+    """Keep finished tasks for --resume until `write_result` has written what they are for."""
+    write_json(unfinished_file(file), [test.unfinished() for test in tests])
+
+
+def _take_up(tests: list[MetaTest], file: Path | None) -> None:
+    """Give the tests the accuracies that an interrupted run of them had found."""
+    if file is None:
+        raise UsageError("--resume continues the work for a result file; name it with --json.")
+    kept = unfinished_file(file)
+    if not kept.exists():
+        raise UsageError(f"There is nothing to resume for {file}; leave --resume out.")
+    try:
+        for test, earlier in zip(tests, read_json(kept), strict=True):
+            for name, value in test.record.items():
+                if earlier["record"].get(name) != value:
+                    raise UsageError(
+                        f"The interrupted work had {name} {earlier['record'].get(name)}, not "
+                        f"{value}; resume it with the same settings, or leave --resume out."
+                    )
+            test.per_task = np.array(earlier["per_task"], np.float64).tolist()
+            test.tasks = max(test.tasks, int(earlier["tasks"]))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise FileError(f"{kept} is damaged; leave --resume out.") from error
+    except ValueError as error:
+        if isinstance(error, UsageError):
+            raise
+        raise FileError(f"{kept} is damaged; leave --resume out.") from error
