@@ -53,6 +53,7 @@ from unicorn_maml.training.optimizer import (
     share_of_rate,
 )
 from unicorn_maml.training.run import RunFolder
+from unicorn_maml.training.split_images import SplitImages
 from unicorn_maml.training.teacher import Teacher
 
 __all__ = ["PretrainResult", "pretrain"]
@@ -86,36 +87,6 @@ def pretrain(settings: PretrainSettings, on_progress: OnProgress | None = None) 
         trainer.run.close()
 
 
-class _Images:
-    """The images of one split with their classes, on the GPU if there is one."""
-
-    def __init__(self, store: ImageStore, split: str, device: torch.device):
-        entries = store.classes_of(split)
-        if not entries:
-            raise UsageError(f"{store.folder} has no {split} classes; choose another store.")
-        first, last = entries[0].start, entries[-1].start + entries[-1].count
-        if last - first != sum(entry.count for entry in entries):
-            raise UsageError(f"The {split} classes of {store.folder} do not stand together.")
-        self.pixels: Tensor | np.ndarray[Any, Any] = store.images[first:last]
-        if device.type == "cuda":
-            self.pixels = torch.from_numpy(np.array(self.pixels)).to(device)
-        counts = torch.tensor([entry.count for entry in entries])
-        self.labels = torch.arange(len(entries)).repeat_interleave(counts).to(device)
-        self.device = device
-        self.classes = len(entries)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def load(self, rows: Tensor) -> Tensor:
-        """Rows (B,) -> images (B, C, H, W) with values in 0..1."""
-        if isinstance(self.pixels, Tensor):
-            pixels = self.pixels[rows.to(self.device)]
-        else:
-            pixels = torch.from_numpy(self.pixels[rows.numpy()])
-        return pixels.permute(0, 3, 1, 2).float() / 255
-
-
 class _Trainer:
     """The state that an epoch changes."""
 
@@ -131,8 +102,8 @@ class _Trainer:
         self.settings, self.device = settings, device
         self.store_checksum = store.checksum
         self.spec = ModelSpec(method="pretrained", way=5, features=backbone_spec(settings, store))
-        self.base = _Images(store, "base", device)
-        self.validation = _Images(store, "validation", device)
+        self.base = SplitImages(store, "base", device)
+        self.validation = SplitImages(store, "validation", device)
         way = settings.select_way or self.validation.classes
         smallest = min(entry.count for entry in store.classes_of("validation"))
         query = max(1, min(15, smallest - 1))
