@@ -19,7 +19,7 @@ from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.devices import can_compile, choose_device, describe_device, matrix_teraflops
-from unicorn_maml.errors import DivergedError, UsageError
+from unicorn_maml.errors import DivergedError
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import ModelSpec
 from unicorn_maml.methods.centroid import NearestCentroid
