@@ -13,7 +13,7 @@ import pytest
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import write_json
-from unicorn_maml.names import METHOD_NAMES
+from unicorn_maml.names import METHOD_NAMES, STUDY_FORMAT
 from unicorn_maml.reporting import paper
 from unicorn_maml.reporting.cells import cell_text
 from unicorn_maml.reporting.figures.draw import draw_study, svg_of, write_figure
@@ -23,7 +23,6 @@ from unicorn_maml.reporting.report import report_page
 from unicorn_maml.reporting.sections import read_section
 from unicorn_maml.settings import STUDIES, ChanceSettings
 from unicorn_maml.studies import chance
-from unicorn_maml.studies.frame import FORMAT
 
 
 def cell(mean: float, ci95: float = 1.0) -> dict:
@@ -91,7 +90,7 @@ def result(study: str, **test) -> dict:
     known = {"way": 5, "shot": 1, "data_set": "glyphs", "backbone": "convnet4"}
     known |= {"method": "maml", "split": "novel", **test}
     return {
-        "format": FORMAT,
+        "format": STUDY_FORMAT,
         "study": study,
         "title": f"A study of <{study}>",
         "conclusion": "It holds & is so.",

@@ -123,4 +123,4 @@ def _print_suspects(suspects: list[dict[str, Any]]) -> None:
     console.print(table)
     if len(suspects) > _SUSPECTS_SHOWN:
         more = len(suspects) - _SUSPECTS_SHOWN
-        console.print(f"and {more} more; all are in the --json file")
+        console.print(f"and {more} more; --json FILE keeps them all")

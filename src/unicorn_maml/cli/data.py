@@ -86,7 +86,7 @@ def data_show(settings: DataShowSettings) -> None:
     for group in groups[:_DUPLICATES_SHOWN]:
         console.print("  " + " = ".join(map(str, group)), markup=False, soft_wrap=True)
     if len(groups) > _DUPLICATES_SHOWN:
-        console.print(f"  and {len(groups) - _DUPLICATES_SHOWN} more; all are in the --json file")
+        console.print(f"  and {len(groups) - _DUPLICATES_SHOWN} more; --json FILE keeps them all")
     if settings.image:
         from unicorn_maml.reporting.contact_sheet import write_contact_sheet
 

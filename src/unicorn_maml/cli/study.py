@@ -8,6 +8,7 @@ from rich.table import Table
 from unicorn_maml.cli.commands import console, notes
 from unicorn_maml.errors import StoppedError, UsageError
 from unicorn_maml.files import check_can_write, write_json
+from unicorn_maml.names import STUDY_FILE
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.reporting.cells import cell_text
 from unicorn_maml.reporting.paper import paper_numbers, paper_text
@@ -34,7 +35,6 @@ def run_study(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
     """Run a study and write its numbers and figure; a report draws from study.json alone."""
     from unicorn_maml.evaluation.unfinished import unfinished_file, write_result
     from unicorn_maml.reporting.figures.draw import draw_study, write_figure
-    from unicorn_maml.studies.frame import STUDY_FILE
 
     file = settings.folder / STUDY_FILE
     for name, what in ((STUDY_FILE, "a finished study"), ("config.json", "a training run")):

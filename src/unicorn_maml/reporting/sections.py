@@ -7,12 +7,11 @@ from typing import Any
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import read_object
-from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES
+from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES, STUDY_FORMAT
 from unicorn_maml.reporting.cells import cell_text
 from unicorn_maml.reporting.figures.draw import draw_study, svg_of
 from unicorn_maml.reporting.figures.training import draw_training
 from unicorn_maml.reporting.paper import paper_numbers, paper_text
-from unicorn_maml.studies.frame import FORMAT
 
 __all__ = ["Section", "read_section"]
 
@@ -69,7 +68,7 @@ def _refusing(file: Path, read: Any) -> Section:
 
 
 def _study_section(_folder: Path, result: dict[str, Any]) -> Section:
-    if result["format"] != FORMAT:
+    if result["format"] != STUDY_FORMAT:
         raise ValueError(result["format"])
     table = result["table"]
     shown = {"study": result["study"]}

@@ -21,14 +21,12 @@ from unicorn_maml.evaluation.unfinished import keep_finished, run_all
 from unicorn_maml.intervals import Interval, mean_interval
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.heads import PerSlotHead
-from unicorn_maml.names import METHOD_NAMES
+from unicorn_maml.names import METHOD_NAMES, STUDY_FILE, STUDY_FORMAT
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import EvaluateSettings, StudySettings, to_json
 from unicorn_maml.training.checkpoint import load_checkpoint
 
 __all__ = [
-    "FORMAT",
-    "STUDY_FILE",
     "adapting",
     "batches",
     "interval_cell",
@@ -41,9 +39,6 @@ __all__ = [
     "values_of",
     "wide_batches",
 ]
-
-STUDY_FILE = "study.json"
-FORMAT = "unicorn-maml study 1"
 
 
 def tests_of(settings: StudySettings, **changes: Any) -> list[MetaTest]:
@@ -167,7 +162,7 @@ def study_result(
     `data` is what the figure is drawn from.
     """
     return {
-        "format": FORMAT,
+        "format": STUDY_FORMAT,
         "study": settings.study,
         "title": title,
         "conclusion": conclusion,
