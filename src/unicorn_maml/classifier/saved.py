@@ -64,7 +64,7 @@ def save_classifier(folder: Path, saved: Saved) -> None:
     if not model.startswith("timm/"):
         model = Path(model).name  # a classifier that is handed on names no folder of this machine
     parameters = saved.parameters | {"model": model, "random_state": None}
-    with new_folder(folder) as unfinished:
+    with new_folder(folder) as new:
         description = {
             "format": _FORMAT,
             "format_version": _VERSION,
@@ -76,9 +76,9 @@ def save_classifier(folder: Path, saved: Saved) -> None:
             "parameters": parameters,
             "state": saved.state,
             "versions": versions(),
-            "sha256": write_tensors(unfinished / _TENSORS, tensors),
+            "sha256": write_tensors(new / _TENSORS, tensors),
         }
-        write_sealed(unfinished / _DESCRIPTION, description)
+        write_sealed(new / _DESCRIPTION, description)
 
 
 @contextmanager
