@@ -126,6 +126,10 @@ def test_an_interrupted_evaluation_keeps_its_tasks_and_resumes(trained, tmp_path
     assert kept["per_task"] == whole[: len(kept["per_task"])]
     with pytest.raises(UsageError, match="add --resume to continue it, or delete that file"):
         evaluate(asked)
+    leaking = ask(trained["maml"], tasks=40, leak=True, json=tmp_path / "leaking.json")
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(leaking, interrupt)
+    assert not unfinished_file(leaking.json).exists(), "it could not be resumed"
     with pytest.raises(UsageError, match=r"had inner_lr 0\.1, not 0\.2"):
         evaluate(replace(asked, resume=True, inner_lr=0.2))
     # The number of tasks that was asked for first is not forgotten.
