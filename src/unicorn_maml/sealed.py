@@ -15,7 +15,23 @@ from torch import Tensor
 from unicorn_maml.errors import FileError
 from unicorn_maml.files import read_json, write_json
 
-__all__ = ["read_sealed", "read_tensors", "write_sealed", "write_tensors"]
+__all__ = ["UNFIT", "read_sealed", "read_tensors", "reason_of", "write_sealed", "write_tensors"]
+
+# What a description causes that is whole, but makes no sense: it may come from anyone.
+UNFIT = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RuntimeError,
+)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of what an error says, or what it is."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def write_sealed(path: Path, description: dict[str, Any]) -> None:

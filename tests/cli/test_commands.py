@@ -117,12 +117,24 @@ def test_a_closed_terminal_keeps_the_finished_tasks_of_an_evaluation(
     assert unfinished_file(file).is_file()
 
 
-def test_a_run_that_ended_before_its_first_epoch_can_be_begun_anew(cli, store, tmp_path):
+def test_a_run_that_diverged_before_it_saved_anything_can_be_begun_anew(cli, store, tmp_path):
     run = ("train --store", store, "--out", tmp_path / "run", SMALL)
     code, _, err = cli(*run, "--inner-lr 1e200")
     assert code == 1
     assert "smaller --inner-lr" in error_sentence(err)
     assert cli(*run, "--inner-lr 0.1")[0] == 0
+    pretraining = "--width 8 --epochs 1 --batch-size 16 --select-tasks 2 --device cpu"
+    run = ("pretrain --store", store, "--out", tmp_path / "pretrained", pretraining)
+    assert cli(*run, "--lr 1e25")[0] == 1
+    assert cli(*run)[0] == 0
+
+
+def test_a_folder_in_which_a_run_has_just_begun_is_refused(cli, store, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
+    code, _, err = cli("train --store", store, "--out", tmp_path / "run", SMALL)
+    assert code == 2
+    assert "already holds a run" in error_sentence(err)
 
 
 def test_resuming_with_the_other_command_names_the_right_one(cli, store, run):

@@ -17,7 +17,14 @@ from unicorn_maml.data.decode import Preprocessing
 from unicorn_maml.devices import versions
 from unicorn_maml.errors import FileError, UnicornError, UsageError
 from unicorn_maml.files import new_folder, recover_folder, unfinished
-from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
+from unicorn_maml.sealed import (
+    UNFIT,
+    read_sealed,
+    read_tensors,
+    reason_of,
+    write_sealed,
+    write_tensors,
+)
 from unicorn_maml.settings import Resampling
 
 __all__ = ["Saved", "check_can_save", "load_classifier", "refusing_nonsense", "save_classifier"]
@@ -88,18 +95,9 @@ def refusing_nonsense(folder: Path) -> Iterator[None]:
         yield
     except UnicornError:
         raise
-    except (
-        KeyError,
-        IndexError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OverflowError,
-        RuntimeError,
-    ) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except UNFIT as error:
         raise FileError(
-            f"The classifier {folder} does not make sense ({reason}); save it again."
+            f"The classifier {folder} does not make sense ({reason_of(error)}); save it again."
         ) from error
 
 

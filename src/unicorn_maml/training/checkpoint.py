@@ -22,7 +22,14 @@ from unicorn_maml.files import new_folder, replaced
 from unicorn_maml.methods.build import METHODS, ModelSpec, build_method
 from unicorn_maml.methods.method import Method
 from unicorn_maml.models.build import BackboneSpec
-from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
+from unicorn_maml.sealed import (
+    UNFIT,
+    read_sealed,
+    read_tensors,
+    reason_of,
+    write_sealed,
+    write_tensors,
+)
 from unicorn_maml.settings import (
     AdaptationSettings,
     HeadKind,
@@ -220,18 +227,10 @@ def refusing_nonsense(folder: Path) -> Iterator[None]:
     """Turn whatever an unfit description causes into one sentence."""
     try:
         yield
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OverflowError,
-        RuntimeError,
-    ) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except UNFIT as error:
         raise FileError(
-            f"The checkpoint {folder} does not make sense ({reason}); perhaps another version of "
-            "unicorn-maml wrote it. Use the version that its checkpoint.json names."
+            f"The checkpoint {folder} does not make sense ({reason_of(error)}); perhaps another "
+            "version of unicorn-maml wrote it. Use the version that its checkpoint.json names."
         ) from error
 
 

@@ -78,6 +78,7 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
             trainer.restore(begun)
         return trainer.train(on_progress)
     except DivergedError as error:
+        run.abandon()
         kept = f" Epoch {trainer.epoch} is kept in {run.last}." if trainer.epoch else ""
         raise DivergedError(f"{error}{kept}") from error
     finally:

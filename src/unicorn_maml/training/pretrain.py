@@ -83,6 +83,9 @@ def pretrain(settings: PretrainSettings, on_progress: OnProgress | None = None) 
         if settings.resume:
             trainer.restore(begun)
         return trainer.train(on_progress)
+    except DivergedError:
+        trainer.run.abandon()
+        raise
     finally:
         trainer.run.close()
 

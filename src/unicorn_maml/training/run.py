@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 
 from unicorn_maml.errors import UsageError
-from unicorn_maml.files import read_object, recover_folder, write_json
+from unicorn_maml.files import read_object, recover_folder, write_json, write_text
 from unicorn_maml.settings import PretrainSettings, TrainSettings, to_json
 
 __all__ = ["RunFolder"]
@@ -39,10 +39,9 @@ class RunFolder:
     def _refuse_other_files(self) -> None:
         if self.folder.exists() and not self.folder.is_dir():
             raise UsageError(f"{self.folder} is a file; choose another --out.")
-        # What a run leaves that ended before its first epoch did; nothing is lost with it.
+        # A `.new` file is what a run leaves that was killed before it could begin.
         if self.folder.is_dir() and any(
-            path.name != "config.json" and not path.name.endswith(".new")
-            for path in self.folder.iterdir()
+            not path.name.endswith(".new") for path in self.folder.iterdir()
         ):
             raise UsageError(
                 f"{self.folder} already holds a run or other files; continue that run with "
@@ -109,13 +108,19 @@ class RunFolder:
                     kept.append(line)
             except (ValueError, TypeError, KeyError):  # cut off when the process was killed
                 break
-        unfinished = self._log.with_suffix(".new")
-        unfinished.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-        unfinished.replace(self._log)
+        write_text(self._log, "".join(line + "\n" for line in kept))
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result of the whole run."""
         write_json(self.folder / "result.json", result)
+
+    def abandon(self) -> None:
+        """Take a run away that diverged before it saved anything, so that it can be begun anew."""
+        if self.last.is_dir():
+            return
+        self.close()
+        for path in [self.folder / "config.json", self._log, *self.folder.glob("events.*")]:
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the event file."""
