@@ -141,6 +141,15 @@ def test_recorded_meta_gradients_are_those_of_autograd(policy, adapt, head, widt
         assert_near(found.statistics[name], average)
 
 
+@pytest.mark.parametrize("drop", [True, False])
+def test_drop_layers_that_act_have_one_lane_because_recordings_share_random_numbers(in_lanes, drop):
+    in_lanes.set_width(1)
+    with torch.no_grad():
+        in_lanes(make(drop=drop).to(DEVICE).eval(), there(random_tasks(5)))
+    supports = sum(isinstance(each, lane.SupportLane) for each in in_lanes.made)
+    assert (supports == 1) == drop
+
+
 def test_drop_layers_act_on_recorded_queries_in_meta_training_if_told_to(in_lanes):
     tasks = there(random_tasks(2))
     for drop in (True, False):
