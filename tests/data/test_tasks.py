@@ -109,6 +109,15 @@ def test_a_class_with_too_few_images_is_named(tmp_path):
         sampler(store, query=5)
 
 
+def test_a_batch_can_hold_varied_images(small_store):
+    mean, std = small_store.pixel_mean, small_store.pixel_std
+    options = {"pixel_mean": mean, "pixel_std": std, "device": torch.device("cpu")}
+    plain = TaskLoader(sampler(small_store), **options).load([2, 5])
+    mirrored = TaskLoader(sampler(small_store), **options, vary=lambda x: x.flip(-1)).load([2, 5])
+    torch.testing.assert_close(mirrored.support_images, plain.support_images.flip(-1))
+    torch.testing.assert_close(mirrored.query_images, plain.query_images.flip(-1))
+
+
 def test_a_batch_holds_the_store_s_pixels_normalised(small_store):
     mean, std = small_store.pixel_mean, small_store.pixel_std
     drawn = sampler(small_store)

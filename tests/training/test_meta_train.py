@@ -89,9 +89,13 @@ def test_the_validation_accuracy_of_the_best_checkpoint_can_be_measured_again(
     assert scores.mean().item() == pytest.approx(result.validation_accuracy)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_resumed_run_ends_with_the_same_weights(settings, tmp_path, optimizer):
-    settings = replace(settings, outer_optimizer=optimizer)
+@pytest.mark.parametrize(
+    "options",
+    [{"outer_optimizer": "sgd"}, {"outer_optimizer": "adam"}, {"augment": True}],
+    ids=["sgd", "adam", "augment"],
+)
+def test_a_resumed_run_ends_with_the_same_weights(settings, tmp_path, options):
+    settings = replace(settings, **options)
     meta_train(settings)
 
     def interrupt(done, _total, _figures):
@@ -108,6 +112,27 @@ def test_a_resumed_run_ends_with_the_same_weights(settings, tmp_path, optimizer)
     logs = [(out / "log.jsonl").read_text().splitlines() for out in (settings.out, interrupted.out)]
     losses = [[json.loads(line)["loss"] for line in log] for log in logs]
     assert losses[0] == losses[1]
+
+
+def test_images_are_varied_for_meta_training_alone(settings, tmp_path, monkeypatch):
+    seen = []
+
+    def blank(images, variation):
+        seen.append((images.shape[1:], float(images.min()), float(images.max())))
+        assert (variation.crop, variation.flip, variation.jitter) == ("padded", True, 0.4)
+        return torch.zeros_like(images)
+
+    monkeypatch.setattr("unicorn_maml.training.meta_train.augment", blank)
+    meta_train(replace(settings, epochs=1))
+    assert not seen
+    varied = replace(settings, epochs=1, augment=True, out=tmp_path / "varied")
+    meta_train(varied)
+    batches = settings.tasks_per_epoch // settings.task_batch
+    assert len(seen) == 2 * batches  # support and query images, never those of validation tasks
+    assert all(low >= 0 and high <= 1 for _, low, high in seen)
+    # Of blank images nothing can be learnt but to guess.
+    [entry] = [json.loads(line) for line in (varied.out / "log.jsonl").read_text().splitlines()]
+    assert entry["accuracy"] == pytest.approx(100 / 3)
 
 
 def test_epochs_between_validations_are_logged_and_done_again_after_an_interrupt(

@@ -43,7 +43,7 @@ class TaskLoader:
     """Turns task numbers into tensors: pixels in 0..1, minus `pixel_mean`, over `pixel_std`.
 
     On a GPU the images of the split live on the card and are gathered there; on a CPU they are
-    read through the memory map.
+    read through the memory map. `vary` makes other images (B, C, H, W) of those, in 0..1 too.
     """
 
     def __init__(
@@ -53,9 +53,11 @@ class TaskLoader:
         pixel_mean: Sequence[float],
         pixel_std: Sequence[float],
         device: torch.device,
+        vary: Callable[[Tensor], Tensor] | None = None,
     ):
         self.sampler = sampler
         self.device = device
+        self._vary = vary
         # (C, 1, 1), over 255 so that raw pixels can be used as they are
         self._mean = torch.tensor(pixel_mean, device=device).view(-1, 1, 1) * 255
         self._scale = 1 / (torch.tensor(pixel_std, device=device).view(-1, 1, 1) * 255)
@@ -79,6 +81,9 @@ class TaskLoader:
         else:
             pixels = self._resident[torch.from_numpy(rows - self._first_row).to(self.device)]
         images = pixels.permute(0, 1, 4, 2, 3).float()  # keeps the channels last in memory
+        if self._vary is not None:
+            varied = self._vary(images.flatten(0, 1) / 255) * 255
+            images = varied.contiguous(memory_format=torch.channels_last).view(images.shape)
         return images.sub_(self._mean).mul_(self._scale)
 
 

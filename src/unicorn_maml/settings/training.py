@@ -74,6 +74,9 @@ class TrainSettings:
     adapt: Annotated[Literal["all", "head"], ADAPT] = "all"
     normalization: Annotated[Normalization, NORMALIZATION] = "mixed"
     drop: Annotated[bool, DROP] = False
+    augment: Annotated[
+        bool, "vary the images of base classes: crops shifted by 8 pixels, flips, colours"
+    ] = False
     sum_slope: Annotated[
         float, "ResNet-12: slope of the leaky relu after a residual sum (0 in the official code)"
     ] = 0.1

@@ -6,12 +6,14 @@ drop layers that act, only where one task makes an update: the cores of a CPU dr
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.sources import open_store
@@ -26,6 +28,7 @@ from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.models.build import BackboneSpec
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import PretrainSettings, TrainSettings
+from unicorn_maml.training.augmentation import augment
 from unicorn_maml.training.checkpoint import (
     Checkpoint,
     load_backbone,
@@ -70,7 +73,9 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
     begun = load_begun(settings.folder, store.checksum) if settings.resume else None
     method, pixels = _first_model(settings, spec, store, begun)
     method.to(device)
-    base, validation = (_loader(settings, store, split, pixels, device) for split in _SPLITS)
+    vary = (lambda images: augment(images, _VARIATION)) if settings.augment else None
+    base = _loader(settings, store, "base", pixels, device, vary)
+    validation = _loader(settings, store, "validation", pixels, device)
     run = RunFolder(settings)
     trainer = _Trainer(settings, spec, method, pixels, run, base, validation)
     try:
@@ -85,7 +90,7 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
         run.close()
 
 
-_SPLITS = ("base", "validation")
+_VARIATION = PretrainSettings(crop="padded", flip=True, jitter=0.4)
 _Pixels = tuple[tuple[float, ...], tuple[float, ...]]  # mean and deviation per channel
 
 
@@ -122,7 +127,12 @@ def _first_model(
 
 
 def _loader(
-    settings: TrainSettings, store: ImageStore, split: str, pixels: _Pixels, device: torch.device
+    settings: TrainSettings,
+    store: ImageStore,
+    split: str,
+    pixels: _Pixels,
+    device: torch.device,
+    vary: Callable[[Tensor], Tensor] | None = None,
 ) -> TaskLoader:
     sampler = TaskSampler(
         store,
@@ -132,7 +142,7 @@ def _loader(
         query=settings.query,
         seed=settings.seed,
     )
-    return TaskLoader(sampler, pixel_mean=pixels[0], pixel_std=pixels[1], device=device)
+    return TaskLoader(sampler, pixel_mean=pixels[0], pixel_std=pixels[1], device=device, vary=vary)
 
 
 class _Trainer:
@@ -173,7 +183,9 @@ class _Trainer:
             epoch += 1
             started = time.perf_counter()
             with torch.random.fork_rng(devices=self._devices()):
-                torch.manual_seed(self.settings.seed * 100_003 + epoch)  # of drop layers
+                torch.manual_seed(
+                    self.settings.seed * 100_003 + epoch
+                )  # of drop layers and of varied images
                 entry = self._train_epoch(epoch, on_progress)
             judged = epoch % self.settings.validate_every == 0 or epoch == self.settings.epochs
             if judged:
