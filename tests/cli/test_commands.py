@@ -224,13 +224,14 @@ def test_a_configuration_file_takes_the_same_keys_and_the_command_line_wins(cli,
     config = tmp_path / "config.yaml"
     config.write_text(
         f"store: {store}\nwidth: 8\nway: 3\nquery: 3\ninner-steps: 2\nouter_lr: 1e-3\n"
-        "tasks_per_epoch: 4\nepochs: 2\nvalidation_tasks: 2\n"
+        "tasks_per_epoch: 4\nepochs: 2\nvalidation_tasks: 2\ndrop: true\naugment: true\n"
     )
     run = tmp_path / "run"
-    code, _, err = cli("train --config", config, "--inner-steps 1 --out", run)
+    code, _, err = cli("train --config", config, "--inner-steps 1 --no-drop --out", run)
     assert code == 0, err
     recorded = json.loads((run / "config.json").read_text())
     assert (recorded["way"], recorded["inner_steps"], recorded["outer_lr"]) == (3, 1, 0.001)
+    assert (recorded["drop"], recorded["augment"]) == (False, True)
     # what a run records is itself a configuration file
     code, _, err = cli("train --config", run / "config.json", "--out", tmp_path / "again")
     assert code == 0, err

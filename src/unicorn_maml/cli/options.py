@@ -36,13 +36,16 @@ def add_command(
     names = [field.name for field in dataclasses.fields(settings)]
     lists = {name for name in names if get_origin(get_args(hints[name])[0]) is list}
     parameters = [_parameter(field, hints[field.name]) for field in dataclasses.fields(settings)]
+    switches = [field.name for field in dataclasses.fields(settings) if field.default is False]
+    parameters += [_off_switch(name) for name in switches]
     parameters += [_config_parameter(names, lists), _CONTEXT]
 
     def command(context: typer.Context, **values: Any) -> None:
-        chosen = {name: values[name] for name in names}
+        off = {name: False for name in switches if values[f"no_{name}"]}
+        chosen = {name: values[name] for name in names} | off
         for name, value in (recall(settings(**chosen)) if recall else {}).items():
             source = context.get_parameter_source(name)
-            if source is not None and source.name == "DEFAULT":
+            if source is not None and source.name == "DEFAULT" and name not in off:
                 chosen[name] = value
         run(settings(**chosen))
 
@@ -72,6 +75,18 @@ def _parameter(field: "dataclasses.Field[Any]", hint: Any) -> inspect.Parameter:
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
         annotation=Annotated[value_type, info],
+    )
+
+
+def _off_switch(name: str) -> inspect.Parameter:
+    """`--no-X` for what is off anyway, unless a configuration file turns it on: not in the help."""
+    return inspect.Parameter(
+        f"no_{name}",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[
+            bool, typer.Option(f"--no-{name.replace('_', '-')}", hidden=True, show_default=False)
+        ],
     )
 
 
