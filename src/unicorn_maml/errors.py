@@ -1,6 +1,13 @@
 """The errors that a user can cause and mend. Each message is one sentence that says what to do."""
 
-__all__ = ["DivergedError", "FileError", "StoppedError", "UnicornError", "UsageError"]
+__all__ = [
+    "DivergedError",
+    "FileError",
+    "StoppedError",
+    "UnicornError",
+    "UsageError",
+    "is_out_of_memory",
+]
 
 
 class UnicornError(Exception):
@@ -27,3 +34,14 @@ class StoppedError(UnicornError):
     """The user stopped the work; the message says what is kept and how to go on."""
 
     exit_code = 130
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was wanting, of this machine or of a GPU."""
+    # torch's own class of this name is not imported here, because that takes seconds; a CPU's
+    # allocator has none.
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "DefaultCPUAllocator" in str(error)
+    )

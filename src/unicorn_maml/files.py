@@ -117,13 +117,13 @@ def new_folder(target: Path) -> Iterator[Path]:
     new.mkdir(parents=True)
     try:
         yield new
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            target.rename(old)
+        new.rename(target)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
-    if target.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        target.rename(old)
-    new.rename(target)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -21,6 +21,7 @@ def test_a_cpu_takes_small_images_together_and_large_ones_alone():
 
 def test_a_foreign_module_runs_one_task_at_a_time():
     assert plan.tasks_at_once(MLP(), images(1, 16)) == 1
+    assert plan.lane_width(MLP(), images(1, 16)) == 1
 
 
 def test_the_estimate_counts_outputs_and_parameters():

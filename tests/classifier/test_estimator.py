@@ -193,6 +193,8 @@ def test_wrong_input_is_refused_in_one_sentence(tmp_path, fitted):
         classifier(adapt="some").fit(images, labels)
     with pytest.raises(DivergedError, match="smaller"):
         classifier(adapt="all", inner_lr=1e30, inner_steps=5).fit(images, labels)
+    with pytest.raises(DivergedError, match="network is not finite after the inner loop"):
+        classifier(adapt="all", inner_lr=1e25, inner_steps=2).fit(images, labels)  # the last step
 
 
 @pytest.mark.parametrize(

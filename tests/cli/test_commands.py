@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import make_store
+from unicorn_maml.cli.commands import _stopped_run
 from unicorn_maml.evaluation import meta_test
 from unicorn_maml.evaluation.unfinished import unfinished_file
 from unicorn_maml.training import checkpoint
@@ -137,6 +138,20 @@ def test_a_folder_in_which_a_run_has_just_begun_is_refused(cli, store, tmp_path)
     assert "already holds a run" in error_sentence(err)
 
 
+def test_what_a_stopped_run_promises_is_there(tmp_path):
+    assert str(_stopped_run("train", tmp_path)) == "Stopped before anything was saved."
+    (tmp_path / "config.json").touch()
+    assert f"continue with `unicorn-maml train --out {tmp_path} --resume`" in str(
+        _stopped_run("train", tmp_path)
+    )
+
+
+def test_a_resumed_run_is_checked_against_its_own_settings(cli, run):
+    code, _, err = cli("train --resume --task-batch 3 --out", run)
+    assert code == 2
+    assert "--tasks-per-epoch (4) must be a multiple" in error_sentence(err)
+
+
 def test_resuming_with_the_other_command_names_the_right_one(cli, store, run):
     code, _, err = cli("pretrain --store", store, "--width 8 --out", run, "--resume")
     assert code == 2
@@ -246,7 +261,7 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest_known_one(cli, tmp_pa
     assert "unknown key 'inner_step'; did you mean 'inner_steps'?" in error_sentence(err)
 
 
-@pytest.mark.parametrize("content", ["- a\n- b\n", "{", "5", "way: [1, 2]"])
+@pytest.mark.parametrize("content", ["- a\n- b\n", "{", "5", "way: [1, 2]", "way: 2024-13-45"])
 def test_a_configuration_that_is_no_list_of_options_is_refused(cli, tmp_path, content):
     config = tmp_path / "config.yaml"
     config.write_text(content)

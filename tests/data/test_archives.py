@@ -37,6 +37,7 @@ def test_members_are_listed_and_read_alike_in_any_form(tmp_path, form):
 def test_archives_in_a_folder_are_opened_too(tmp_path):
     folder = write_tree(tmp_path / "all", {"x.jpg": b"x", ".hidden/y.jpg": b"y"})
     write_zip(folder / "b.zip", {"b.jpg": b"b", "__MACOSX/b.jpg": b"litter"})
+    (folder / "._b.zip").write_bytes(b"litter of macOS, which is no archive")
     write_tar(folder / "c.tar", {"./c.jpg": b"c"})
     with Sources([folder]) as sources:
         assert {each.path: sources.read(each) for each in sources.members} == {
@@ -44,6 +45,7 @@ def test_archives_in_a_folder_are_opened_too(tmp_path):
             "b.jpg": b"b",
             "c.jpg": b"c",
         }
+        assert not sources.problems
 
 
 @pytest.mark.parametrize("name", ["../out.jpg", "/etc/out.jpg", "a/../../out.jpg", "C:\\out.jpg"])

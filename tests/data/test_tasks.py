@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import make_store
+from unicorn_maml.data import batches
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.errors import UsageError
@@ -107,6 +108,20 @@ def test_a_class_with_too_few_images_is_named(tmp_path):
     store = make_store(tmp_path / "store", smallest=3)
     with pytest.raises(UsageError, match=r"Class 'class \d+' has 3 images.*need 6; ask for fewer"):
         sampler(store, query=5)
+
+
+def test_loaders_of_the_same_split_share_its_pixels_on_a_device(small_store):
+    cpu = torch.device("cpu")
+    base = batches._split_on(cpu, small_store, "base")
+    entries = small_store.classes_of("base")
+    rows = np.concatenate([np.arange(each.start, each.start + each.count) for each in entries])
+    assert np.array_equal(base.numpy(), small_store.images[rows])
+    assert batches._split_on(cpu, small_store, "base") is base
+    assert batches._split_on(cpu, small_store, "novel") is not base
+    key = (small_store.checksum, "base", cpu)
+    assert key in batches._on_devices
+    del base
+    assert key not in batches._on_devices
 
 
 def test_a_batch_can_hold_varied_images(small_store):

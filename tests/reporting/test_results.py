@@ -36,7 +36,8 @@ def result(accuracy: float, policy: str = "mixed") -> dict:
         "seed": 0,
         "split": "novel",
         "store": "/somewhere/mini",
-        "checkpoint": "/somewhere/runs/unicorn",
+        "checkpoint": "/somewhere/runs/unicorn/best",
+        "remedy": None,
         "head": "shared",
         "data_set": "miniimagenet",
         "backbone": "resnet12",
@@ -73,6 +74,20 @@ def test_a_kept_result_is_small_names_no_folder_and_has_its_command(tmp_path):
     assert command.startswith("unicorn-maml evaluate unicorn --store STORE")
     assert "--inner-steps 5 --inner-lr 0.1" in command
     assert command.endswith("--compile")
+    assert "--remedy" not in command
+    with pytest.raises(UsageError, match="of remedy None, but the result is of ensemble"):
+        add_result(write(tmp_path, result(65.5) | {"remedy": "ensemble"}), ROW, tmp_path)
+
+
+def test_the_commands_of_a_pair_repeat_remedies_and_leave_out_what_was_not_there(tmp_path):
+    centroid = result(60.0) | {"adapt": "nothing", "inner_lr": None, "head": "cosine"}
+    both = {"first": result(65.5) | {"remedy": "ensemble"}, "second": centroid}
+    both |= {"difference": 5.5, "difference_ci95": 0.2}
+    kept = json.loads(add_result(write(tmp_path, both), "x", tmp_path).read_text())
+    assert "--remedy ensemble" in kept["first"]["command"]
+    assert "--head cosine" in kept["second"]["command"]
+    for option in ("--inner-steps", "--inner-lr", "--adapt", "--normalization", "None"):
+        assert option not in kept["second"]["command"]
 
 
 def test_the_table_sets_ours_beside_the_papers_and_says_what_is_missing(tmp_path):

@@ -411,6 +411,10 @@ def test_every_cell_of_a_heat_map_is_a_run_that_is_not_repeated(trained, tmp_pat
         assert cell["validation_accuracy"] == run["validation_accuracy"]
     assert "chosen by validation accuracy" in result["conclusion"]
     assert "50% of the recipe's epochs" in result["conclusion"]
+    more_tasks = heatmap.run(HeatmapSettings(**{**vars(settings), "tasks": 5}))["data"]["cells"]
+    assert [cell.get("diverged", False) for cell in more_tasks] == [False, True, False, True]
+    assert more_tasks[0]["test"]["tasks"] == 5
+    result = heatmap.run(settings)
     with pytest.raises(UsageError, match="has --epochs 1, not 2"):
         heatmap.run(HeatmapSettings(**{**vars(settings), "budget": 1.0}))
     monkeypatch.setattr(heatmap, "meta_train", None)

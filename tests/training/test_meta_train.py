@@ -21,7 +21,11 @@ from unicorn_maml.errors import DivergedError, FileError, UsageError
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.sealed import write_sealed
 from unicorn_maml.settings import TrainSettings, to_json
-from unicorn_maml.training.checkpoint import export_checkpoint, load_checkpoint
+from unicorn_maml.training.checkpoint import (
+    export_checkpoint,
+    load_checkpoint,
+    refusing_nonsense,
+)
 from unicorn_maml.training.meta_train import meta_train
 from unicorn_maml.training.run import RunFolder
 
@@ -112,6 +116,24 @@ def test_a_resumed_run_ends_with_the_same_weights(settings, tmp_path, options):
     logs = [(out / "log.jsonl").read_text().splitlines() for out in (settings.out, interrupted.out)]
     losses = [[json.loads(line)["loss"] for line in log] for log in logs]
     assert losses[0] == losses[1]
+
+
+def test_a_run_may_be_continued_where_nothing_compiles(settings):
+    meta_train(replace(settings, epochs=1))
+    config = settings.out / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"compile": True}))
+    meta_train(replace(settings, epochs=1, resume=True))
+
+
+def test_want_of_memory_is_not_taken_for_a_bad_checkpoint(tmp_path):
+    with pytest.raises(torch.OutOfMemoryError), refusing_nonsense(tmp_path):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(FileError, match="does not make sense"), refusing_nonsense(tmp_path):
+        raise RuntimeError("size mismatch")
+
+
+def test_a_very_large_seed_serves(settings):
+    meta_train(replace(settings, seed=2**61, epochs=1))
 
 
 def test_images_are_varied_for_meta_training_alone(settings, tmp_path, monkeypatch):

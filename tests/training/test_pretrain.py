@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from rich.console import Console
 
 from conftest import make_store
 from unicorn_maml.errors import DivergedError, UsageError
 from unicorn_maml.evaluation.results import evaluate
+from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import EvaluateSettings, PretrainSettings, TrainSettings
 from unicorn_maml.training import pretrain as pretraining
 from unicorn_maml.training.augmentation import augment, four_rotations
@@ -241,6 +243,37 @@ def test_evaluating_a_pretrained_checkpoint_reports_nearest_centroid(settings):
 def test_a_diverging_rate_is_reported(settings):
     with pytest.raises(DivergedError, match="try a smaller --lr"):
         pretrain(replace(settings, lr=1e25))
+
+
+def test_a_diverging_loss_is_reported_as_soon_as_it_is_to_be_shown(settings, capsys):
+    shown = []
+
+    def show(_done, _total, figures):
+        shown.append(figures["loss"])
+
+    with (
+        pytest.raises(DivergedError, match="try a smaller --lr"),
+        progress_bar("pre-training", Console(stderr=True)) as update,
+    ):
+        pretrain(
+            replace(settings, lr=1e25, batch_size=1),
+            lambda *progress: (show(*progress), update(*progress)),
+        )
+    assert not shown
+    assert not (settings.out / "config.json").exists()
+    with progress_bar("any", Console(stderr=True)) as update:  # no number is too odd to be shown
+        update(1, 2, {"a": float("nan"), "b": float("inf"), "c": 3.0, "d": 0.25})
+    assert "a nan  b inf  c 3  d 0.25" in capsys.readouterr().err
+
+
+def test_a_very_large_seed_serves(settings):
+    pretrain(replace(settings, seed=2**61, epochs=1))
+
+
+@pytest.mark.parametrize("shares", ["70,80", "0.5,nan", "0", "half"])
+def test_the_rate_drops_at_shares_of_the_training(shares):
+    with pytest.raises(UsageError, match=r"--decay-at takes shares such as 0\.7,0\.9"):
+        PretrainSettings(decay_at=shares)
 
 
 def test_augmentation_keeps_shapes_and_range_and_varies_every_image():

@@ -59,7 +59,7 @@ class TaskNetwork:
         return {name: self._copies(buffers[name]).clone() for name in self._statistics_names}
 
     def other_buffers_of(self, backbone: nn.Module) -> dict[str, Tensor]:
-        """The buffers that no task changes."""
+        """The buffers that are no running averages, such as counters of calls."""
         names = {name for name, _ in self._module.named_buffers()} - set(self._statistics_names)
         return {name: value for name, value in backbone.named_buffers() if name in names}
 

@@ -78,6 +78,8 @@ def lane_width(backbone: nn.Module, images: Tensor) -> int:
     Measured on an H200: ResNet-12 is fastest one task to a lane, ConvNet-4 with few images in wide
     networks of eight; with many images both are fastest alone.
     """
+    if not can_widen(backbone):
+        return 1
     numbers = _outputs_per_image(backbone, images.shape[2:]).total * images.shape[1]
     return max(1, min(_WIDEST_LANE, _NUMBERS_IN_A_LANE // numbers))
 

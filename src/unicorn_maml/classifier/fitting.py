@@ -122,10 +122,11 @@ def adapt_to_photos(
             )
             refuse_divergence(adapted.support_losses, support.inner_loop)
             network = with_fixed_statistics(adapted, model)
-    if not network.weight.isfinite().all():
+    values = [network.weight, network.bias, *network.backbone.state_dict().values()]
+    if not all(value.isfinite().all() for value in values):
         raise DivergedError(
-            "The head is not finite after the inner loop; try a smaller inner learning rate, such "
-            f"as {support.inner_loop.inner_lr / 10:g}."
+            "The network is not finite after the inner loop; try a smaller inner learning rate, "
+            f"such as {support.inner_loop.inner_lr / 10:g}."
         )
     return Fitted(network, support.inner_loop, support.note)
 

@@ -15,7 +15,7 @@ from unicorn_maml.classifier.model import build_photo_backbone
 from unicorn_maml.classifier.network import AdaptedNetwork
 from unicorn_maml.data.decode import Preprocessing
 from unicorn_maml.devices import versions
-from unicorn_maml.errors import FileError, UnicornError, UsageError
+from unicorn_maml.errors import FileError, UnicornError, UsageError, is_out_of_memory
 from unicorn_maml.files import new_folder, recover_folder, unfinished
 from unicorn_maml.sealed import (
     UNFIT,
@@ -96,6 +96,8 @@ def refusing_nonsense(folder: Path) -> Iterator[None]:
     except UnicornError:
         raise
     except UNFIT as error:
+        if is_out_of_memory(error):
+            raise
         raise FileError(
             f"The classifier {folder} does not make sense ({reason_of(error)}); save it again."
         ) from error

@@ -36,10 +36,19 @@ console = Console(markup=False, highlight=False)
 notes = Console(markup=False, highlight=False, stderr=True)  # progress: not part of the result
 
 
-def recorded_settings(settings: TrainSettings | PretrainSettings) -> dict[str, Any]:
+def recorded_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:
     """With --resume, options that are left open are those that the run began with."""
-    config = settings.folder / "config.json"
-    return read_object(config) if settings.resume and config.is_file() else {}
+    if not options["resume"]:
+        return {}
+    config = (options["out"] or kind(**options).folder) / "config.json"
+    return read_object(config) if config.is_file() else {}
+
+
+def _stopped_run(command: str, folder: Path) -> StoppedError:
+    if not (folder / "config.json").is_file():
+        return StoppedError("Stopped before anything was saved.")
+    again = f"unicorn-maml {command} --out {shlex.quote(str(folder))} --resume"
+    return StoppedError(f"Stopped; what was saved is kept, continue with `{again}`.")
 
 
 def train(settings: TrainSettings) -> None:
@@ -50,10 +59,7 @@ def train(settings: TrainSettings) -> None:
         with progress_bar("meta-training", notes) as update:
             result = meta_train(settings, update)
     except KeyboardInterrupt:
-        raise StoppedError(
-            f"Stopped; finished epochs are kept, continue with "
-            f"`unicorn-maml train --out {shlex.quote(str(settings.folder))} --resume`."
-        ) from None
+        raise _stopped_run("train", settings.folder) from None
     console.print(
         f"Best of {result.epochs} epochs: {result.best_epoch}, with "
         f"{result.validation_accuracy:.2f} ± {result.validation_ci95:.2f}% on validation tasks "
@@ -70,10 +76,7 @@ def pretrain(settings: PretrainSettings) -> None:
         with progress_bar("pre-training", notes) as update:
             result = room.pretrain(settings, update)
     except KeyboardInterrupt:
-        raise StoppedError(
-            f"Stopped; finished epochs are kept, continue with "
-            f"`unicorn-maml pretrain --out {shlex.quote(str(settings.folder))} --resume`."
-        ) from None
+        raise _stopped_run("pretrain", settings.folder) from None
     console.print(
         f"Best of {result.epochs} epochs: {result.best_epoch}, with "
         f"{result.validation_accuracy:.2f} ± {result.validation_ci95:.2f}% by nearest centroid on "
@@ -133,6 +136,8 @@ def models(settings: ModelsSettings) -> None:
         size = sum(file.stat().st_size for file in folder.iterdir())
         card = read_object(folder / "card.json")
         listed[name] = {"method": model.method, **vars(model.features), "bytes": size, **card}
+    if settings.json:
+        write_json(settings.json, listed)
     for name, model_card in listed.items():
         table = Table("", "", title=name, title_justify="left", show_header=False)
         table.add_row("network", f"{model_card['backbone']}, {model_card['method']}")
@@ -145,8 +150,6 @@ def models(settings: ModelsSettings) -> None:
         console.print(table)
     if not listed:
         console.print("None: this installation has no weights; take a checkout of the project.")
-    if settings.json:
-        write_json(settings.json, listed)
 
 
 def compare(settings: CompareSettings) -> None:

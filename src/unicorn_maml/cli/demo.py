@@ -10,10 +10,10 @@ from rich.table import Table
 from unicorn_maml.cli.commands import console, notes
 from unicorn_maml.cli.report import report
 from unicorn_maml.cli.study import run_study
-from unicorn_maml.errors import StoppedError
+from unicorn_maml.errors import FileError, StoppedError, UsageError
 from unicorn_maml.files import check_can_write, read_object, write_json
 from unicorn_maml.intervals import Interval, mean_interval
-from unicorn_maml.names import METHOD_NAMES
+from unicorn_maml.names import METHOD_NAMES, STUDY_FILE
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import (
     ChanceSettings,
@@ -41,8 +41,8 @@ def demo(settings: DemoSettings) -> None:
     try:
         results = {method: _train_and_test(method, settings) for method in _METHODS}
         spreads = _studies(settings)
-    except KeyboardInterrupt:
-        raise StoppedError("Stopped; run the demo again to go on from the last epoch.") from None
+    except (KeyboardInterrupt, StoppedError):
+        raise StoppedError("Stopped; run the demo again to go on from there.") from None
     for method in _METHODS:
         spread = spreads[METHOD_NAMES[method]]["best_minus_worst"]
         results[method] |= {
@@ -90,14 +90,22 @@ def _studies(settings: DemoSettings) -> dict[str, Any]:
 
 def _study(settings: Any) -> dict[str, Any]:
     """Run a study, or take an earlier demo's of the same networks with the same settings."""
-    file = settings.folder / "study.json"
+    from unicorn_maml.evaluation.unfinished import unfinished_file
+
+    file = settings.folder / STUDY_FILE
     if file.is_file():
         earlier = read_object(file)
         networks = getattr(settings, "checkpoints", [])  # the study of chance has none
-        if earlier.get("settings") == to_json(settings) and _is_of(networks, earlier):
+        asked = {**earlier.get("settings", {}), "resume": False}
+        if asked == {**to_json(settings), "resume": False} and _is_of(networks, earlier):
             return earlier
         file.unlink()
     with progress_bar(settings.study, notes) as update:
+        if unfinished_file(file).exists():
+            try:
+                return run_study(replace(settings, resume=True), update)
+            except (UsageError, FileError):  # of other networks
+                unfinished_file(file).unlink()
         return run_study(settings, update)
 
 

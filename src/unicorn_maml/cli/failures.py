@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from unicorn_maml.errors import UnicornError
+from unicorn_maml.errors import UnicornError, is_out_of_memory
 
 __all__ = ["failing_in_a_sentence"]
 
@@ -25,20 +25,10 @@ def failing_in_a_sentence() -> Iterator[None]:
         errors.print(f"Error: {_explain(error)}", style="red")
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         errors.print("Error: Not enough memory; use smaller images or batches.", style="red")
         sys.exit(1)
-
-
-def _is_out_of_memory(error: MemoryError | RuntimeError) -> bool:
-    # torch's own class of this name is not imported here, because that takes seconds; a CPU's
-    # allocator has none.
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "DefaultCPUAllocator" in str(error)
-    )
 
 
 def _explain(error: OSError) -> str:

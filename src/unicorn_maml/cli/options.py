@@ -5,16 +5,14 @@ FILE` sets defaults from a YAML or JSON file with the same names; options on the
 """
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
-import yaml
 
-from unicorn_maml.errors import UsageError
+from unicorn_maml.configuration import read_configuration
 
 __all__ = ["add_command"]
 
@@ -25,12 +23,13 @@ def add_command(
     settings: type,
     run: Callable[[Any], None],
     *,
-    recall: Callable[[Any], dict[str, Any]] | None = None,
+    recall: Callable[[type, dict[str, Any]], dict[str, Any]] | None = None,
     epilog: str | None = None,
 ) -> None:
     """Add a command whose options are the fields of `settings`, which is what `run` is called with.
 
-    `recall`, given the settings, may return other values for the options that the user left open.
+    `recall`, given `settings` and the options, may return other values for those that the user left
+    open.
     """
     hints = get_type_hints(settings, include_extras=True)
     names = [field.name for field in dataclasses.fields(settings)]
@@ -43,7 +42,7 @@ def add_command(
     def command(context: typer.Context, **values: Any) -> None:
         off = {name: False for name in switches if values[f"no_{name}"]}
         chosen = {name: values[name] for name in names} | off
-        for name, value in (recall(settings(**chosen)) if recall else {}).items():
+        for name, value in (recall(settings, chosen) if recall else {}).items():
             source = context.get_parameter_source(name)
             if source is not None and source.name == "DEFAULT" and name not in off:
                 chosen[name] = value
@@ -93,7 +92,7 @@ def _off_switch(name: str) -> inspect.Parameter:
 def _config_parameter(names: list[str], lists: set[str]) -> inspect.Parameter:
     def read(context: typer.Context, file: Path | None) -> Path | None:
         if file is not None:
-            values = _read_config(file, names)
+            values = read_configuration(file, names)
             for name in lists & values.keys():  # one value is a list of one
                 if not isinstance(values[name], list):
                     values[name] = [values[name]]
@@ -109,20 +108,3 @@ def _config_parameter(names: list[str], lists: set[str]) -> inspect.Parameter:
         default=None,
         annotation=Annotated[Path | None, info],
     )
-
-
-def _read_config(file: Path, names: list[str]) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"Cannot read the configuration {file}: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} is neither YAML nor JSON; see `--help` for its keys.") from error
-    if not isinstance(values, dict):
-        raise UsageError(f"{file} must hold `name: value` lines, such as `way: 5`.")
-    known = {str(key).replace("-", "_"): value for key, value in values.items()}
-    for key in known:
-        if key not in names:
-            nearest = difflib.get_close_matches(key, names, n=1, cutoff=0.0)[0]
-            raise UsageError(f"{file} has an unknown key {key!r}; did you mean {nearest!r}?")
-    return known

@@ -140,9 +140,11 @@ class Sources:
             for entry in opened.entries():
                 if isinstance(entry, Problem):
                     self.problems.append(Problem(shown(label + entry.name), entry.reason))
+                elif _is_litter(entry[0]):
+                    continue
                 elif path.is_dir() and is_archive(entry[0]):
                     inner_archives.append(path / entry[0])
-                elif not _is_litter(entry[0]):
+                else:
                     self._add(number, label, *entry)
         except DAMAGED as error:
             self.problems.append(

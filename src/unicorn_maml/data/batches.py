@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
 
 __all__ = ["TaskBatch", "TaskLoader", "gather_tasks"]
@@ -64,11 +66,8 @@ class TaskLoader:
         self._resident: Tensor | None = None
         self._first_row = 0
         if device.type == "cuda":
-            entries = sampler.store.classes_of(sampler.split)
-            self._first_row = min(entry.start for entry in entries)
-            last = max(entry.start + entry.count for entry in entries)
-            rows = np.array(sampler.store.images[self._first_row : last])
-            self._resident = torch.from_numpy(rows).to(device)
+            self._first_row = min(e.start for e in sampler.store.classes_of(sampler.split))
+            self._resident = _split_on(device, sampler.store, sampler.split)
 
     def load(self, numbers: Sequence[int]) -> TaskBatch:
         """Return the tasks with these numbers."""
@@ -85,6 +84,22 @@ class TaskLoader:
             varied = self._vary(images.flatten(0, 1) / 255) * 255
             images = varied.contiguous(memory_format=torch.channels_last).view(images.shape)
         return images.sub_(self._mean).mul_(self._scale)
+
+
+_on_devices: WeakValueDictionary[tuple[str, str, torch.device], Tensor] = WeakValueDictionary()
+
+
+def _split_on(device: torch.device, store: ImageStore, split: str) -> Tensor:
+    """The pixels of a split, from its first row to its last: once for all loaders that use them."""
+    key = (store.checksum, split, device)
+    pixels = _on_devices.get(key)
+    if pixels is None:
+        entries = store.classes_of(split)
+        first = min(entry.start for entry in entries)
+        last = max(entry.start + entry.count for entry in entries)
+        pixels = torch.from_numpy(np.array(store.images[first:last])).to(device)
+        _on_devices[key] = pixels
+    return pixels
 
 
 def gather_tasks(

@@ -1,1 +1,1 @@
-"""Results as tables and progress as bars."""
+"""Results as tables, figures and pages, and progress as bars."""

@@ -33,4 +33,4 @@ def progress_bar(title: str, console: Console) -> Iterator[OnProgress]:
 
 
 def _short(value: float) -> str:
-    return str(int(value)) if value == int(value) else f"{value:.4g}"
+    return str(int(value)) if float(value).is_integer() else f"{value:.4g}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import read_object, write_json, write_text
+from unicorn_maml.names import name_of_run
 
 __all__ = ["add_result", "published_rows", "results_table", "update_document"]
 
@@ -20,6 +21,7 @@ _POLICIES = ("batch", "support", "mixed", "frozen")
 _BEGIN, _END = "<!-- made by `unicorn-maml results table` -->", "<!-- end -->"
 _NOT_KEPT = {"per_task", "feature_seconds", "tasks_per_second"}
 _NOT_KEPT_OF_TRAINING = {"out", "resume", "device", "compile"}
+_OF_THE_INNER_LOOP = {"inner_steps", "inner_lr", "adapt", "normalization"}
 _PAPERS_TASKS = 10_000
 _ROW = re.compile(
     r"(?P<trained_on>[a-z]+)(-to-(?P<tested_on>[a-z]+))?-(?P<backbone>[a-z]+\d+)"
@@ -79,14 +81,15 @@ def _check_row(row: str, result: dict[str, Any]) -> None:
         "way": 5,
         "shot": int(parts["shot"]),
         "split": "novel",
+        "remedy": None,
     }
     if parts["steps"]:
         wanted["inner_steps"] = 5
     for name, value in wanted.items():
-        if result[name] != value:
+        if result.get(name) != value:
             raise UsageError(
-                f"The row {row} is of {name} {value}, but the result is of {result[name]}; name "
-                "the row that it is of."
+                f"The row {row} is of {name} {value}, but the result is of {result.get(name)}; "
+                "name the row that it is of."
             )
 
 
@@ -99,10 +102,16 @@ def _small(result: dict[str, Any]) -> dict[str, Any]:
     for values in (small, small["training"]):  # no folders of one machine
         for name in ("store", "checkpoint", "init", "teacher"):
             if values.get(name):
-                values[name] = Path(values[name]).name
+                values[name] = name_of_run(values[name])
     options = ["split", "tasks", "way", "shot", "query", "inner_steps", "inner_lr", "adapt"]
-    options += ["normalization", "head", "precision", "seed"]
-    words = [f"--{name.replace('_', '-')} {small[name]}" for name in options]
+    options += ["normalization", "head", "remedy", "precision", "seed"]
+    if small["adapt"] == "nothing":  # nearest centroid has no inner loop
+        options = [name for name in options if name not in _OF_THE_INNER_LOOP]
+    words = [
+        f"--{name.replace('_', '-')} {small[name]}"
+        for name in options
+        if small.get(name) is not None
+    ]
     words += [f"--{name}" for name in ("drop", "leak", "compile") if small.get(name)]
     small["command"] = f"unicorn-maml evaluate {small['checkpoint']} --store STORE " + " ".join(
         words

@@ -7,7 +7,7 @@ from typing import Any
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import read_object
-from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES, STUDY_FORMAT
+from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES, STUDY_FILE, STUDY_FORMAT
 from unicorn_maml.reporting.cells import cell_text
 from unicorn_maml.reporting.figures.draw import draw_study, svg_of
 from unicorn_maml.reporting.figures.training import draw_training
@@ -34,10 +34,10 @@ def read_section(folder: Path) -> Section:
     """Read a finished study or training run; anything else is refused in one sentence."""
     if not folder.is_dir():
         raise UsageError(f"There is no folder {folder}; name folders of studies or training runs.")
-    study, config = folder / "study.json", folder / "config.json"
+    study, config = folder / STUDY_FILE, folder / "config.json"
     if study.is_file():
         return _refusing(study, _study_section)
-    if (folder / "study.json.part").exists() or (folder / "cells").is_dir():
+    if (folder / f"{STUDY_FILE}.part").exists() or (folder / "cells").is_dir():
         raise UsageError(
             f"The study in {folder} is not finished; finish it first (with --resume, or, for a "
             "heat map, with the same command)."

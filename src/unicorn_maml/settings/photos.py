@@ -9,7 +9,7 @@ from unicorn_maml.settings.words import ADAPT, DEVICE, INNER_LR, JSON, STEPS
 
 __all__ = ["DEFAULT_MODEL", "AppSettings", "CheckSettings", "PhotoSettings", "PredictSettings"]
 
-DEFAULT_MODEL = "miniimagenet-resnet12-pretrained"  # of `predict`, `check` and FewShotClassifier
+DEFAULT_MODEL = "miniimagenet-resnet12-pretrained"  # of all that is about photos
 
 _OF_THE_MODEL = "  [default: the model's own]"
 

@@ -31,7 +31,7 @@ __all__ = ["CompareSettings", "EvaluateSettings", "TestSettings"]
 
 @dataclass(frozen=True, kw_only=True)
 class TestSettings:
-    """What `evaluate` and `compare` have in common. `None` takes the checkpoint's own value."""
+    """What `evaluate`, `compare` and studies have in common. `None`: the checkpoint's own value."""
 
     store: Annotated[str | None, "store folder or embedded store" + AS_TRAINED] = None
     split: Annotated[Split, "classes that the tasks are drawn from"] = "novel"
@@ -43,7 +43,7 @@ class TestSettings:
     inner_lr: Annotated[float | None, INNER_LR + AS_TRAINED] = None
     adapt: Annotated[Literal["all", "head"] | None, ADAPT + AS_TRAINED] = None
     normalization: Annotated[Normalization | None, NORMALIZATION + AS_TRAINED] = None
-    drop: Annotated[bool, DROP] = False
+    drop: Annotated[bool, DROP + "; what they blank is not seeded, so two tests differ"] = False
     leak: Annotated[
         bool, "let running averages leak from task to task, as the official code does (`mixed`)"
     ] = False

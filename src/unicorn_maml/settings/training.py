@@ -245,8 +245,9 @@ class PretrainSettings:
     def decay_shares(self) -> list[float]:
         """The points of the step schedule, as shares of the whole training."""
         try:
-            return [float(share) for share in self.decay_at.split(",") if share]
+            shares = [float(share) for share in self.decay_at.split(",") if share]
         except ValueError:
-            raise UsageError(
-                f"--decay-at takes shares such as 0.7,0.9, not {self.decay_at!r}."
-            ) from None
+            shares = [0.0]
+        if not all(0 < share < 1 for share in shares):
+            raise UsageError(f"--decay-at takes shares such as 0.7,0.9, not {self.decay_at!r}.")
+        return shares

@@ -21,7 +21,7 @@ from unicorn_maml.evaluation.unfinished import keep_finished, run_all
 from unicorn_maml.intervals import Interval, mean_interval
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.heads import PerSlotHead
-from unicorn_maml.names import METHOD_NAMES, STUDY_FILE, STUDY_FORMAT
+from unicorn_maml.names import METHOD_NAMES, STUDY_FILE, STUDY_FORMAT, name_of_run
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import EvaluateSettings, StudySettings, to_json
 from unicorn_maml.training.checkpoint import load_checkpoint
@@ -130,15 +130,11 @@ def labels(tests: list[MetaTest]) -> list[str]:
     """
     names = [METHOD_NAMES[test.record["method"]] for test in tests]
     folders = [str(test.record["checkpoint"]) for test in tests]
-    for details in ([""] * len(tests), [f" ({_short(f)})" for f in folders]):
+    for details in ([""] * len(tests), [f" ({name_of_run(f)})" for f in folders]):
         found = [name + detail for name, detail in zip(names, details, strict=True)]
         if len(set(found)) == len(found):
             return found
     return [f"{name} ({folder})" for name, folder in zip(names, folders, strict=True)]
-
-
-def _short(folder: str) -> str:
-    return folder.removesuffix("/best").removesuffix("/last").rsplit("/", 1)[-1]
 
 
 def interval_cell(values: ArrayLike) -> dict[str, float]:

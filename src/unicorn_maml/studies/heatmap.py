@@ -9,12 +9,14 @@ from multiprocessing import active_children, get_context
 from typing import Any
 
 import torch
-import yaml
 
+from unicorn_maml.configuration import read_configuration
+from unicorn_maml.data.sources import open_store
 from unicorn_maml.devices import choose_device, describe_device
-from unicorn_maml.errors import DivergedError, FileError, UnicornError, UsageError
+from unicorn_maml.errors import DivergedError, UnicornError, UsageError
 from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.files import read_object, write_json
+from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import EvaluateSettings, HeatmapSettings, TrainSettings, to_json
@@ -106,15 +108,7 @@ def _recipe(settings: HeatmapSettings) -> TrainSettings:
             f"There is no run folder or configuration {settings.recipe}; name one that says how to "
             "train."
         )
-    try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-        names = {field.name for field in fields(TrainSettings)}
-        known = {str(key).replace("-", "_"): value for key, value in dict(values).items()}
-        unknown = known.keys() - names
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError) as error:
-        raise FileError(f"{file} is neither YAML nor JSON with options of `train`.") from error
-    if unknown:
-        raise UsageError(f"{file} has {sorted(unknown)[0]!r}, which is no option of `train`.")
+    known = read_configuration(file, {field.name for field in fields(TrainSettings)})
     chosen = {name: getattr(settings, name) for name in ("store", "seed", "precision")}
     known |= {name: value for name, value in chosen.items() if value is not None}
     return TrainSettings(**known | {"device": settings.device, "compile": settings.compile})
@@ -176,6 +170,7 @@ def _run_all(
 def _begin(threads: int) -> None:
     """Set up a worker: its share of the cores, and a quiet end when the user stops the study."""
     torch.set_num_threads(threads)
+    keep_freed_memory()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
 
@@ -186,6 +181,7 @@ def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
     file = training.folder / "test.json"
     asked = {
         "training": {**to_json(training), "resume": False, "device": None},
+        "store_checksum": open_store(training.store).checksum,
         "tasks": settings.tasks,
         "query": settings.query,
     }
@@ -193,6 +189,8 @@ def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
         earlier = read_object(file)
         if earlier.get("asked") == asked:
             return dict(earlier["cell"])
+        if not training.resume:  # it diverged, and left no run
+            file.unlink()
     try:
         trained = meta_train(training)
         test = evaluate(

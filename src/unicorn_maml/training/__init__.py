@@ -1,1 +1,1 @@
-"""Meta-training, and what it leaves on disk: checkpoints and run folders."""
+"""Pre-training and meta-training, and what it leaves on disk: checkpoints and run folders."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from unicorn_maml.devices import versions
-from unicorn_maml.errors import FileError, UnicornError, UsageError
+from unicorn_maml.errors import FileError, UnicornError, UsageError, is_out_of_memory
 from unicorn_maml.files import new_folder, replaced
 from unicorn_maml.methods.build import METHODS, ModelSpec, build_method
 from unicorn_maml.methods.method import Method
@@ -228,6 +228,8 @@ def refusing_nonsense(folder: Path) -> Iterator[None]:
     try:
         yield
     except UNFIT as error:
+        if is_out_of_memory(error):
+            raise
         raise FileError(
             f"The checkpoint {folder} does not make sense ({reason_of(error)}); perhaps another "
             "version of unicorn-maml wrote it. Use the version that its checkpoint.json names."

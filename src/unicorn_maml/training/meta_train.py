@@ -44,7 +44,7 @@ from unicorn_maml.training.optimizer import (
     restore_optimizer,
     set_learning_rate,
 )
-from unicorn_maml.training.run import RunFolder
+from unicorn_maml.training.run import RunFolder, epoch_seed
 
 __all__ = ["TrainResult", "backbone_spec", "meta_train"]
 
@@ -183,9 +183,8 @@ class _Trainer:
             epoch += 1
             started = time.perf_counter()
             with torch.random.fork_rng(devices=self._devices()):
-                torch.manual_seed(
-                    self.settings.seed * 100_003 + epoch
-                )  # of drop layers and of varied images
+                # of drop layers and varied images
+                torch.manual_seed(epoch_seed(self.settings.seed, epoch))
                 entry = self._train_epoch(epoch, on_progress)
             judged = epoch % self.settings.validate_every == 0 or epoch == self.settings.epochs
             if judged:

@@ -52,7 +52,7 @@ from unicorn_maml.training.optimizer import (
     sgd_or_adam,
     share_of_rate,
 )
-from unicorn_maml.training.run import RunFolder
+from unicorn_maml.training.run import RunFolder, epoch_seed
 from unicorn_maml.training.split_images import SplitImages
 from unicorn_maml.training.teacher import Teacher
 
@@ -211,7 +211,7 @@ class _Trainer:
         images_seen = 0
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(settings.seed * 100_003 + epoch)
+            torch.manual_seed(epoch_seed(settings.seed, epoch))
             for number, rows in enumerate(self._batches()):
                 seconds = time.perf_counter() - started
                 done = self._share_done(epoch - 1 + images_seen / len(self.base), seconds)
@@ -229,17 +229,12 @@ class _Trainer:
                 if number % 20 == 19 and on_progress:
                     figures = {
                         "epoch": epoch,
-                        "loss": float(loss),
+                        "loss": self._finite(loss, epoch),
                         "images/s": images_seen * self._views / (time.perf_counter() - started),
                         "best": max(0.0, self.best["validation_accuracy"]),
                     }
                     on_progress(int(1000 * done), 1000, figures)
-        mean_loss = float(torch.stack(losses).mean())  # waits for the device
-        if not np.isfinite(mean_loss):
-            kept = f" Epoch {self.epoch} is kept in {self.run.last}." if self.epoch else ""
-            raise DivergedError(
-                f"The loss was no longer finite in epoch {epoch}; try a smaller --lr.{kept}"
-            )
+        mean_loss = self._finite(torch.stack(losses).mean(), epoch)
         speed = images_seen * self._views / (time.perf_counter() - started)
         return {
             "epoch": epoch,
@@ -248,6 +243,15 @@ class _Trainer:
             "lr": rate,
             "images_per_second": speed,
         }
+
+    def _finite(self, loss: Tensor, epoch: int) -> float:
+        value = float(loss)  # waits for the device
+        if not np.isfinite(value):
+            kept = f" Epoch {self.epoch} is kept in {self.run.last}." if self.epoch else ""
+            raise DivergedError(
+                f"The loss was no longer finite in epoch {epoch}; try a smaller --lr.{kept}"
+            )
+        return value
 
     @property
     def _views(self) -> int:

@@ -13,10 +13,15 @@ from unicorn_maml.errors import UsageError
 from unicorn_maml.files import read_object, recover_folder, write_json, write_text
 from unicorn_maml.settings import PretrainSettings, TrainSettings, to_json
 
-__all__ = ["RunFolder"]
+__all__ = ["RunFolder", "epoch_seed"]
 
 _NOT_RECORDED = {"out", "resume"}
-_FREE_TO_CHANGE = {"device"}  # when a run is continued: the same is computed anywhere
+_FREE_TO_CHANGE = {"device", "compile"}  # when a run is continued: rounding apart, the same
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """Of what an epoch draws at random: the same whether or not the run was interrupted."""
+    return (seed * 100_003 + epoch) % 2**63
 
 
 class RunFolder:
