@@ -23,6 +23,7 @@ __all__ = [
     "sha256_of",
     "sibling",
     "unfinished",
+    "write_bytes",
     "write_json",
     "write_text",
 ]
@@ -68,11 +69,16 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text; the file appears complete or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file; it appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = unfinished(path)
     try:
-        with new.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with new.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)

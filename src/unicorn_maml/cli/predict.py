@@ -1,6 +1,7 @@
 """`unicorn-maml predict`: classify a user's own photos."""
 
 import csv
+import io
 import os
 import shutil
 import warnings
@@ -14,7 +15,7 @@ from rich.table import Table
 
 from unicorn_maml.cli.commands import console, notes
 from unicorn_maml.errors import FileError, StoppedError, UnicornError, UsageError
-from unicorn_maml.files import check_can_write, unfinished
+from unicorn_maml.files import check_can_write, unfinished, write_text
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import PhotoSettings, PredictSettings
 
@@ -190,18 +191,14 @@ def _write_csv(file: Path | None, answers: list[_Answer]) -> None:
 
     if file is None:
         return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = unfinished(file)
-    with new.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(
-            ["file", "label", "best", "probability", "runner_up", "runner_up_probability"]
-        )
-        for each in answers:
-            numbers = f"{each.probability:.6f}", f"{each.runner_up_probability:.6f}"
-            label, best, runner_up = map(shown, (each.label, each.best, each.runner_up))
-            writer.writerow([each.file, label, best, numbers[0], runner_up, numbers[1]])
-    new.replace(file)
+    table = io.StringIO(newline="")
+    writer = csv.writer(table)
+    writer.writerow(["file", "label", "best", "probability", "runner_up", "runner_up_probability"])
+    for each in answers:
+        numbers = f"{each.probability:.6f}", f"{each.runner_up_probability:.6f}"
+        label, best, runner_up = map(shown, (each.label, each.best, each.runner_up))
+        writer.writerow([each.file, label, best, numbers[0], runner_up, numbers[1]])
+    write_text(file, table.getvalue())
 
 
 def _check_copy_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from unicorn_maml.data.archives import shown
+from unicorn_maml.reporting.pictures import write_png
 
 __all__ = ["draw_confusion", "write_confusion"]
 
@@ -18,8 +19,7 @@ _RIGHT, _WRONG = (40, 120, 70), (190, 60, 40)
 
 def write_confusion(counts: NDArray[np.int64], classes: Sequence[str], file: Path) -> None:
     """Write the picture as a PNG file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draw_confusion(counts, classes).save(file, format="PNG")
+    write_png(draw_confusion(counts, classes), file)
 
 
 def draw_confusion(counts: NDArray[np.int64], classes: Sequence[str]) -> Image.Image:

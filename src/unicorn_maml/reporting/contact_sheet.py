@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from unicorn_maml.data.archives import shown
 from unicorn_maml.data.store import ImageStore, StoredClass
+from unicorn_maml.reporting.pictures import write_png
 
 __all__ = ["draw_contact_sheet", "write_contact_sheet"]
 
@@ -25,8 +26,7 @@ T = TypeVar("T")
 
 def write_contact_sheet(store: ImageStore, file: Path) -> None:
     """Write a sheet as a PNG file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draw_contact_sheet(store).save(file, format="PNG")
+    write_png(draw_contact_sheet(store), file)
 
 
 def draw_contact_sheet(store: ImageStore) -> Image.Image:

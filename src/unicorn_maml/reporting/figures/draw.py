@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from unicorn_maml.files import unfinished
+from unicorn_maml.files import write_bytes
 from unicorn_maml.reporting.figures.chance import draw_chance
 from unicorn_maml.reporting.figures.choices import draw_choices
 from unicorn_maml.reporting.figures.curves import draw_freeze, draw_shots, draw_steps
@@ -44,12 +44,8 @@ def draw_study(result: dict[str, Any]) -> Figure:
 
 def write_figure(figure: Figure, folder: Path, name: str) -> None:
     """Write a figure as PNG and SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
     for kind in ("png", "svg"):
-        file = folder / f"{name}.{kind}"
-        new = unfinished(file)
-        new.write_bytes(_bytes_of(figure, kind))
-        new.replace(file)
+        write_bytes(folder / f"{name}.{kind}", _bytes_of(figure, kind))
 
 
 def svg_of(figure: Figure) -> bytes:
