@@ -2,9 +2,11 @@
 
 import csv
 import io
+import json
 import os
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,12 @@ from PIL import Image
 
 from image_trees import prepare, splits_of
 from unicorn_maml.data.archives import Sources
+from unicorn_maml.data.class_lists import published_splits
 from unicorn_maml.data.duplicates import count_pairs, find_duplicates
 from unicorn_maml.data.prepare import list_data_set
-from unicorn_maml.settings import DataPrepareSettings
+from unicorn_maml.evaluation.results import evaluate
+from unicorn_maml.settings import DataPrepareSettings, EvaluateSettings
+from unicorn_maml.training.checkpoint import shipped_checkpoints
 
 ROOT = Path(__file__).parents[2].parent / "shared" / "data"
 ROOT = Path(os.environ.get("UNICORN_MAML_TEST_DATA") or ROOT)
@@ -57,12 +62,10 @@ DUPLICATED = {
 }
 
 
-def test_miniimagenet_keeps_its_pixels_and_has_eight_pairs_of_duplicates(tmp_path):
-    """The classes with duplicates, taken from the archives into a smaller one."""
-    folder = folder_of("mini_imagenet")
-    wanted = {name for names in DUPLICATED.values() for name in names}
-    with zipfile.ZipFile(tmp_path / "some.zip", "w") as some:
-        for path in sorted(folder.glob("*.zip")):
+def some_of_miniimagenet(wanted: set[str], file: Path) -> Path:
+    """Take these classes from the archives into a smaller one."""
+    with zipfile.ZipFile(file, "w") as some:
+        for path in sorted(folder_of("mini_imagenet").glob("*.zip")):
             with zipfile.ZipFile(path) as archive:
                 for name in archive.namelist():
                     if name.endswith(".csv"):
@@ -71,19 +74,39 @@ def test_miniimagenet_keeps_its_pixels_and_has_eight_pairs_of_duplicates(tmp_pat
                         some.writestr(name, "\n".join(map(",".join, kept)))
                     elif name.removeprefix("images/")[:9] in wanted:
                         some.writestr(name, archive.read(name))
-    prepared = prepare(tmp_path / "store", tmp_path / "some.zip", dataset="miniimagenet", size=84)
+    return file
+
+
+def test_miniimagenet_keeps_its_pixels_and_has_eight_pairs_of_duplicates(tmp_path):
+    wanted = {name for names in DUPLICATED.values() for name in names}
+    some = some_of_miniimagenet(wanted, tmp_path / "some.zip")
+    prepared = prepare(tmp_path / "store", some, dataset="miniimagenet", size=84)
     store = prepared.store
     assert len(store.images) == 8 * 600
     assert Counter(splits_of(prepared).values()) == {"base": 5, "validation": 2, "novel": 1}
     groups = find_duplicates(store)
     assert count_pairs(groups) == {("base", "base"): 2, ("base", "validation"): 6}
     assert {copy.class_name for group in groups for copy in group} == wanted - {"n01930112"}
-    with zipfile.ZipFile(tmp_path / "some.zip") as some:
+    with zipfile.ZipFile(some) as archive:
         for entry in store.classes:
-            names = sorted(n for n in some.namelist() if n.startswith(f"images/{entry.name}"))
+            names = sorted(n for n in archive.namelist() if n.startswith(f"images/{entry.name}"))
             for number in (0, 299, 599):
-                pixels = np.asarray(Image.open(some.open(names[number])).convert("RGB"))
+                pixels = np.asarray(Image.open(archive.open(names[number])).convert("RGB"))
                 assert np.array_equal(store.images[entry.start + number], pixels)
+
+
+def test_the_shipped_convnet4_has_its_recorded_accuracy_on_novel_tasks(tmp_path):
+    name = "miniimagenet-convnet4-1shot"
+    novel = {each for each, split in published_splits("miniimagenet").items() if split == "novel"}
+    some = some_of_miniimagenet(novel | {"n02091831", "n03535780"}, tmp_path / "some.zip")
+    store = prepare(tmp_path / "store", some, dataset="miniimagenet", size=84).store
+    asked = EvaluateSettings(checkpoint=Path(name), store=str(store.folder), tasks=60, device="cpu")
+    result = evaluate(asked)
+    [recorded] = json.loads((shipped_checkpoints()[name] / "card.json").read_text())["accuracy"]
+    # Four standard errors of 60 tasks.
+    assert abs(result["accuracy"] - recorded["percent"]) < result["ci95"] / 1.96 * 4
+    before = evaluate(replace(asked, inner_steps=0))
+    assert before["accuracy"] < 30 < recorded["percent"]
 
 
 def test_cub_is_prepared_from_its_archives(tmp_path):
