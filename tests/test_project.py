@@ -56,6 +56,8 @@ def test_shipped_weights_are_known_by_name_and_sound(name, parameters):
 
 
 def test_nothing_tracked_names_a_folder_of_one_machine():
-    tracked = [*(ROOT / "weights").rglob("*.json"), *(ROOT / "results").glob("*.json")]
+    folders = [ROOT / "weights", ROOT / "results", ROOT / "docs"]
+    tracked = [file for folder in folders for file in folder.rglob("*.json")]
+    assert len(tracked) > 10
     for file in tracked:
         assert not re.search(r'"/(tmp|home|work|root)', file.read_text()), file

@@ -42,7 +42,7 @@ class AdaptedTasks:
     settings: AdaptationSettings
     values: dict[str, Tensor]
     statistics: dict[str, Tensor]  # running averages as the support passes left them, (T * C,)
-    constants: dict[str, Tensor]  # buffers that no task changes
+    constants: dict[str, Tensor]  # the other buffers: counters of drop layers, which no task sees
     support_images: Tensor  # (T, S, C, H, W)
     support_losses: Tensor  # (steps done, T): the mean support loss before each step
 
