@@ -1,5 +1,7 @@
 """Files and folders that appear whole, and neighbours that are left alone."""
 
+from pathlib import Path
+
 import pytest
 
 from unicorn_maml.errors import FileError
@@ -62,3 +64,22 @@ def test_a_file_that_holds_no_object_is_called_damaged(tmp_path, text):
     file.write_text(text)
     with pytest.raises(FileError, match="is damaged"):
         read_object(file)
+
+
+def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one_there(tmp_path, monkeypatch):
+    target = tmp_path / "target"
+    with new_folder(target) as new:
+        (new / "file").write_text("old")
+    rename = Path.rename
+
+    def refuse(path, to):
+        if path.name.endswith(".new"):
+            raise OSError("no")
+        return rename(path, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", refuse)
+        with pytest.raises(OSError, match="no"), new_folder(target) as new:
+            (new / "file").write_text("new")
+    assert (target / "file").read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["target"]

@@ -54,7 +54,7 @@ def require_compiler(device: torch.device) -> None:
     if not can_compile(device):
         raise UsageError(
             "--compile needs a GPU, the package triton and a C compiler, which are not all here; "
-            "leave it out."
+            "leave it out, or add --no-compile where a configuration file turns it on."
         )
 
 

@@ -129,6 +129,8 @@ def new_folder(target: Path) -> Iterator[Path]:
         new.rename(target)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
+        if old.is_dir() and not target.exists():
+            old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
 

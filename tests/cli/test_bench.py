@@ -28,7 +28,9 @@ def test_one_row_is_measured_and_written(cli, tmp_path, options):
     assert result["matrix_teraflops"] > 0
     (row,) = result["rows"]
     assert (row["size"], row["shot"], row["inner_steps"]) == (16, 1, 2)
-    assert 0.9 < row["same_predictions"] <= 1
+    # Logits of untrained networks are nearly equal, so that rounding to bfloat16 may decide.
+    least = 0.9 if result["settings"]["precision"] == "float32" else 0.5
+    assert least < row["same_predictions"] <= 1
     for kind in KINDS:
         figures = row[kind]
         assert all(value > 0 for value in figures.values())
