@@ -191,6 +191,11 @@ def test_wrong_input_is_refused_in_one_sentence(tmp_path, fitted):
         classifier(normalization="batch").fit(images, labels)
     with pytest.raises(UsageError, match="adapt"):
         classifier(adapt="some").fit(images, labels)
+
+
+def test_a_diverging_learning_rate_is_refused_in_one_sentence():
+    images, _ = photos(2)
+    labels = ["a", "b"] * 3  # no colour says which: else one huge step solves the task exactly
     with pytest.raises(DivergedError, match="smaller"):
         classifier(adapt="all", inner_lr=1e30, inner_steps=5).fit(images, labels)
     with pytest.raises(DivergedError, match="network is not finite after the inner loop"):
