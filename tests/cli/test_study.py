@@ -47,6 +47,23 @@ def test_a_study_writes_numbers_and_figures_that_a_report_shows(cli, trained, tm
     assert "already holds a training run" in error_sentence(err)
 
 
+def test_a_finished_heat_map_gets_a_wider_grid_and_keeps_its_cells(cli, trained, tmp_path):
+    out, small = tmp_path / "map", "--steps 1 --tasks 2 --query 3 --device cpu --budget 0.01 --out"
+    cell = out / "cells" / "1-steps-rate-0.01" / "test.json"
+    assert cli("study heatmap", trained["maml"], small, out, "--rates 0.01")[0] == 0
+    first = cell.read_bytes(), cell.stat().st_mtime_ns
+    code, _, err = cli("study heatmap", trained["maml"], small, out, "--rates 0.01,0.1")
+    assert code == 0, err
+    assert (cell.read_bytes(), cell.stat().st_mtime_ns) == first
+    assert len(json.loads((out / "study.json").read_text())["data"]["cells"]) == 2
+    code, _, err = cli("study slots", trained["maml"], "--tasks 2 --query 3 --out", out)
+    assert code == 2
+    assert "already holds a finished study" in error_sentence(err)
+    code, _, err = cli("study heatmap", trained["maml"], small, trained["maml"])
+    assert code == 2
+    assert "already holds a training run" in error_sentence(err)
+
+
 def test_a_figure_that_cannot_be_drawn_costs_no_numbers(cli, trained, tmp_path, monkeypatch):
     def fail(_result):
         raise OSError("no room for the figure")

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from unicorn_maml.cli.commands import console, notes
 from unicorn_maml.errors import StoppedError, UsageError
-from unicorn_maml.files import check_can_write, write_json
+from unicorn_maml.files import check_can_write, read_object, write_json
 from unicorn_maml.names import STUDY_FILE
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.reporting.cells import cell_text
@@ -38,7 +38,7 @@ def run_study(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
 
     file = settings.folder / STUDY_FILE
     for name, what in ((STUDY_FILE, "a finished study"), ("config.json", "a training run")):
-        if (settings.folder / name).is_file():
+        if (settings.folder / name).is_file() and not _widens(settings, name):
             raise UsageError(f"{settings.folder} already holds {what}; choose another --out.")
     check_can_write(file)
     # One file for each study; only the one that is asked for is imported.
@@ -55,6 +55,12 @@ def run_study(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
     write_result(file, result)  # first: no mishap with the figure may cost the numbers
     write_figure(draw_study(result), settings.folder, settings.study)
     return result
+
+
+def _widens(settings: Any, name: str) -> bool:
+    """Whether the folder holds a heat map and is to hold a wider one; its cells are runs."""
+    asked = name == STUDY_FILE and settings.study == "heatmap"
+    return asked and read_object(settings.folder / name).get("study") == "heatmap"
 
 
 def _table(result: dict[str, Any]) -> Table:

@@ -224,7 +224,7 @@ class HeatmapSettings(_OutputSettings):
     """Meta-train and test over a grid of inner steps and inner learning rates.
 
     Every cell is a run of its own in the folder `cells`. A second call with the same --out goes on
-    where the first one stopped.
+    where the first one stopped, or widens the grid of a finished one.
     """
 
     study: ClassVar[str] = "heatmap"

@@ -21,7 +21,7 @@ __all__ = ["draw_freeze", "draw_shots", "draw_steps"]
 def draw_steps(result: dict[str, Any]) -> Figure:
     """Query accuracy on the left, support accuracy on the right; base classes are dashed."""
     data = result["data"]
-    figure, grid = new_figure(2, sharey=True)
+    figure, grid = new_figure(2)
     for axes, part in zip(grid[0], ("query", "support"), strict=True):
         for split, dashes in (("novel", "-"), ("base", "--")):
             for label, splits in data.items():
@@ -93,7 +93,6 @@ def _step_axes(axes: Axes, result: dict[str, Any]) -> None:
         "chance", (1, 100 / way), xycoords=("axes fraction", "data"), ha="right", va="bottom"
     ).set_color(MUTED)
     axes.set_xlabel("inner steps")
-    axes.set_ylim(0, 103)
     whole_numbers(axes.xaxis)
 
 
