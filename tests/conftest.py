@@ -60,7 +60,13 @@ def trained(small_store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 def make_store(
-    folder: Path, *, classes: int = 24, size: int = 16, channels: int = 1, smallest: int = 8
+    folder: Path,
+    *,
+    classes: int = 24,
+    size: int = 16,
+    channels: int = 1,
+    smallest: int = 8,
+    source: str = "made for tests",
 ) -> ImageStore:
     random = np.random.default_rng(0)
     images, entries, start = [], [], 0
@@ -78,4 +84,4 @@ def make_store(
         stored.append(StoredClass(name, split, start, count))
         start += count
     pixels = np.concatenate([images[number] for number in order])
-    return write_store(folder, pixels, stored, source="made for tests", preprocessing="none")
+    return write_store(folder, pixels, stored, source=source, preprocessing="none")

@@ -12,6 +12,7 @@ from unicorn_maml.reporting.results import (
     add_result,
     published_rows,
     results_table,
+    row_named,
     update_document,
 )
 
@@ -148,6 +149,15 @@ def test_every_row_can_be_read_by_its_name():
         with pytest.raises(UsageError, match="of split novel"):
             _check_row(row, _as_named(row) | {"split": "base"})
         _check_row(row, _as_named(row))
+
+
+def test_rows_of_more_shots_and_of_another_data_set_are_tests_of_networks_that_have_a_recipe():
+    more, elsewhere = "miniimagenet-resnet12-maml-50shot", "miniimagenet-to-cub-resnet12-maml-1shot"
+    assert row_named(more).recipe == "miniimagenet-resnet12-maml-5shot"
+    assert row_named(elsewhere).recipe == "miniimagenet-resnet12-maml-1shot"
+    assert row_named(elsewhere).tested_on == "cub"
+    recipes = {file.stem for file in (ROOT / "configs" / "paper").glob("*.yaml")}
+    assert {row_named(row).recipe for row in published_rows()} == recipes
 
 
 def _as_named(row: str) -> dict:

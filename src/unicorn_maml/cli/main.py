@@ -20,6 +20,7 @@ from unicorn_maml.cli.options import add_command
 from unicorn_maml.cli.predict import predict
 from unicorn_maml.cli.report import report
 from unicorn_maml.cli.results import results_add, results_difference, results_table_command
+from unicorn_maml.cli.rows import results_run
 from unicorn_maml.cli.study import study
 from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.settings import (
@@ -39,6 +40,7 @@ from unicorn_maml.settings import (
     ReportSettings,
     ResultsAddSettings,
     ResultsDifferenceSettings,
+    ResultsRunSettings,
     ResultsTableSettings,
     TrainSettings,
 )
@@ -131,6 +133,13 @@ add_command(
     BenchSettings,
     bench,
     epilog="Example: unicorn-maml bench --backbone resnet12 --shot 5 --inner-steps 20",
+)
+add_command(
+    results,
+    "run",
+    ResultsRunSettings,
+    results_run,
+    epilog="Example: unicorn-maml results run 'miniimagenet-convnet4-*-1shot' --stores stores",
 )
 add_command(
     results,

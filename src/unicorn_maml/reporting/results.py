@@ -7,6 +7,7 @@ methods on the same tasks is `difference-WHAT.POLICY.json`.
 
 import json
 import re
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,14 @@ from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import read_object, write_json, write_text
 from unicorn_maml.names import name_of_run
 
-__all__ = ["add_result", "published_rows", "results_table", "update_document"]
+__all__ = [
+    "Row",
+    "add_result",
+    "published_rows",
+    "results_table",
+    "row_named",
+    "update_document",
+]
 
 _POLICIES = ("batch", "support", "mixed", "frozen")
 _BEGIN, _END = "<!-- made by `unicorn-maml results table` -->", "<!-- end -->"
@@ -25,7 +33,7 @@ _OF_THE_INNER_LOOP = {"inner_steps", "inner_lr", "adapt", "normalization"}
 _PAPERS_TASKS = 10_000
 _ROW = re.compile(
     r"(?P<trained_on>[a-z]+)(-to-(?P<tested_on>[a-z]+))?-(?P<backbone>[a-z]+\d+)"
-    r"-(?P<method>maml|unicorn)(?P<steps>5steps)?-(?P<shot>\d+)shot"
+    r"-(?P<method>maml|maml5steps|unicorn)-(?P<shot>\d+)shot"
 )
 
 
@@ -34,6 +42,40 @@ def published_rows() -> dict[str, dict[str, Any]]:
     text = (files("unicorn_maml") / "reporting" / "published.json").read_text(encoding="utf-8")
     rows: dict[str, dict[str, Any]] = json.loads(text)
     return rows
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the name of a row says."""
+
+    trained_on: str
+    tested_on: str
+    backbone: str
+    method: str  # maml, maml5steps or unicorn
+    shot: int
+
+    @property
+    def recipe(self) -> str:
+        """The name of the recipe of its network; those of 5 shots are tested with more, too."""
+        return f"{self.trained_on}-{self.backbone}-{self.method}-{min(self.shot, 5)}shot"
+
+
+def row_named(name: str) -> Row:
+    """Read the name of a row of the paper's tables."""
+    if name not in published_rows():
+        raise UsageError(
+            f"{name!r} is no row of the paper's tables; choose one of "
+            f"{', '.join(published_rows())}."
+        )
+    parts = _ROW.fullmatch(name)
+    assert parts is not None, name
+    return Row(
+        parts["trained_on"],
+        parts["tested_on"] or parts["trained_on"],
+        parts["backbone"],
+        parts["method"],
+        int(parts["shot"]),
+    )
 
 
 def add_result(file: Path, row: str, folder: Path) -> Path:
@@ -52,11 +94,6 @@ def add_result(file: Path, row: str, folder: Path) -> Path:
         else:
             kept = _small(result)
             policy, name = result["normalization"], row
-            if row not in published_rows():
-                raise UsageError(
-                    f"{row!r} is no row of the paper's tables; choose one of "
-                    f"{', '.join(published_rows())}."
-                )
             _check_row(row, result)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, UsageError):
@@ -72,18 +109,17 @@ def add_result(file: Path, row: str, folder: Path) -> Path:
 
 def _check_row(row: str, result: dict[str, Any]) -> None:
     """Refuse a result of something else than its row says."""
-    parts = _ROW.fullmatch(row)
-    assert parts is not None, row
+    named = row_named(row)
     wanted = {
-        "data_set": parts["tested_on"] or parts["trained_on"],
-        "backbone": parts["backbone"],
-        "method": parts["method"],
+        "data_set": named.tested_on,
+        "backbone": named.backbone,
+        "method": named.method.removesuffix("5steps"),
         "way": 5,
-        "shot": int(parts["shot"]),
+        "shot": named.shot,
         "split": "novel",
         "remedy": None,
     }
-    if parts["steps"]:
+    if named.method == "maml5steps":
         wanted["inner_steps"] = 5
     for name, value in wanted.items():
         if result.get(name) != value:

@@ -16,6 +16,7 @@ from unicorn_maml.settings.others import (
     ModelsSettings,
     ResultsAddSettings,
     ResultsDifferenceSettings,
+    ResultsRunSettings,
     ResultsTableSettings,
 )
 from unicorn_maml.settings.photos import (
@@ -105,6 +106,7 @@ __all__ = [
     "Resampling",
     "ResultsAddSettings",
     "ResultsDifferenceSettings",
+    "ResultsRunSettings",
     "ResultsTableSettings",
     "SelectionSettings",
     "ShotsSettings",

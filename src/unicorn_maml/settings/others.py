@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast, get_args
 
-from unicorn_maml.checks import check_numbers, check_types
+from unicorn_maml.checks import check_numbers, check_types, require
 from unicorn_maml.settings.words import (
+    AS_TRAINED,
     DEVICE,
     JSON,
     PRECISION,
@@ -13,6 +14,7 @@ from unicorn_maml.settings.words import (
     STEPS,
     Backbone,
     MethodName,
+    Normalization,
     Precision,
 )
 
@@ -23,6 +25,7 @@ __all__ = [
     "ModelsSettings",
     "ResultsAddSettings",
     "ResultsDifferenceSettings",
+    "ResultsRunSettings",
     "ResultsTableSettings",
 ]
 
@@ -84,6 +87,43 @@ class BenchSettings:
         counts = ["shot", "inner_steps", "size", "channels", "width"]
         counts += ["tasks", "task_batch", "repeats"]
         check_numbers(self, at_least=dict.fromkeys(counts, 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsRunSettings:
+    """Make rows of the paper's tables: meta-train, test, pair and keep.
+
+    A second call with the same --out goes on where the first one stopped, and does nothing twice.
+    Rows of the same networks, of more shots or of another data set, are only tested.
+    """
+
+    rows: Annotated[
+        list[str], "rows, or patterns in quotes such as 'miniimagenet-convnet4-*-1shot'"
+    ]
+    stores: Annotated[Path, "folder of stores with the names of their data sets, such as `cub`"] = (
+        Path("stores")
+    )
+    recipes: Annotated[Path, "folder of YAML files for `train --config`, one for each network"] = (
+        Path("configs/paper")
+    )
+    out: Annotated[Path, "folder of the runs, and of results with every task"] = Path("runs/paper")
+    folder: Annotated[Path, "folder of the small files"] = Path("results")
+    tasks: Annotated[int, "novel tasks of each test"] = 10_000
+    policies: Annotated[
+        str | None, "normalisation policies of the tests, separated by commas" + AS_TRAINED
+    ] = None
+    device: Annotated[str, DEVICE] = "auto"
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_numbers(self, at_least={"tasks": 1})
+        known = get_args(Normalization)
+        for policy in self.policies_or("mixed"):
+            require(policy in known, f"--policies has {policy!r}; take some of {', '.join(known)}.")
+
+    def policies_or(self, trained: Normalization) -> list[Normalization]:
+        """The policies to test under; where none is named, that of the training."""
+        return cast(list[Normalization], (self.policies or trained).split(","))
 
 
 @dataclass(frozen=True, kw_only=True)

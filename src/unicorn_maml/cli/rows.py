@@ -1,0 +1,143 @@
+"""`unicorn-maml results run`: rows of the paper's tables, from recipes to results to keep."""
+
+from dataclasses import fields, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, get_args
+
+from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.configuration import read_configuration
+from unicorn_maml.errors import DivergedError, FileError, StoppedError, UsageError
+from unicorn_maml.files import read_object, write_json
+from unicorn_maml.intervals import Interval
+from unicorn_maml.reporting.progress import progress_bar
+from unicorn_maml.reporting.results import add_result, published_rows, row_named
+from unicorn_maml.settings import (
+    EvaluateSettings,
+    Normalization,
+    ResultsRunSettings,
+    TrainSettings,
+)
+
+__all__ = ["results_run"]
+
+_PAIRS = (("unicorn", "maml"), ("maml", "maml5steps"))  # of methods, the first minus the second
+
+
+def results_run(settings: ResultsRunSettings) -> None:
+    """Make rows, one after the other."""
+    rows = _chosen(settings.rows)
+    recipes = {row: _recipe(row, settings) for row in rows}  # first: what is missing is told now
+    try:
+        for row, recipe in recipes.items():
+            _make(row, recipe, settings)
+    except KeyboardInterrupt:
+        raise StoppedError("Stopped; the same command goes on from there.") from None
+    console.print(f"Next: unicorn-maml results table --folder {settings.folder}", soft_wrap=True)
+
+
+def _chosen(patterns: list[str]) -> list[str]:
+    for pattern in patterns:
+        if not any(fnmatchcase(row, pattern) for row in published_rows()):
+            row_named(pattern)  # says which there are
+    return [row for row in published_rows() if any(fnmatchcase(row, each) for each in patterns)]
+
+
+def _recipe(row: str, settings: ResultsRunSettings) -> TrainSettings:
+    """How the network of a row is trained."""
+    from unicorn_maml.devices import can_compile, choose_device
+
+    named = row_named(row)
+    for data_set in {named.trained_on, named.tested_on}:
+        if not (settings.stores / data_set).is_dir():
+            raise UsageError(
+                f"{row} needs the store {settings.stores / data_set}; make it with `unicorn-maml "
+                "data prepare`, or name the folder of your stores with --stores."
+            )
+    file = settings.recipes / f"{named.recipe}.yaml"
+    values = read_configuration(file, {field.name for field in fields(TrainSettings)})
+    values |= {"store": str(settings.stores / named.trained_on), "device": settings.device}
+    recipe = TrainSettings(**values, out=settings.out / named.recipe)
+    able = can_compile(choose_device(settings.device))
+    return replace(recipe, compile=recipe.compile and able)  # rounding apart, the same
+
+
+def _make(row: str, recipe: TrainSettings, settings: ResultsRunSettings) -> None:
+    """Train the network of a row unless that is done, test it, and keep what it has."""
+    from unicorn_maml.training.meta_train import meta_train
+
+    with progress_bar(f"training {recipe.folder.name}", notes) as update:
+        # A run that is finished ends at once, or says that its settings are others.
+        meta_train(replace(recipe, resume=(recipe.folder / "config.json").is_file()), update)
+    for policy in settings.policies_or(recipe.normalization):
+        try:
+            result = _test(row, policy, recipe, settings)
+        except DivergedError:
+            console.print(f"{row}, {policy}: diverged, nothing to keep.", soft_wrap=True)
+            continue
+        add_result(_file(row, policy, settings), row, settings.folder)
+        figure = Interval(result["accuracy"], result["ci95"])
+        console.print(f"{row}, {policy}: {figure} %, {result['tasks']} tasks", soft_wrap=True)
+    own = recipe.normalization
+    for policy in get_args(Normalization):
+        if policy != own:
+            what = f"{row}-{policy}-minus-{own}"
+            _pair(what, _file(row, policy, settings), _file(row, own, settings), settings)
+    method = row_named(row).method
+    for first, second in _PAIRS:
+        if method in (first, second):
+            rows = (row.replace(f"-{method}-", f"-{each}-") for each in (first, second))
+            one, other = (_file(each, own, settings) for each in rows)
+            what = row.replace(f"-{method}-", "-") + f"-{first}-minus-{second}"
+            _pair(what, one, other, settings)
+
+
+def _file(row: str, policy: str, settings: ResultsRunSettings) -> Path:
+    """Where a result with every task is."""
+    return settings.out / f"{row}.{policy}.json"
+
+
+def _test(
+    row: str, policy: Normalization, recipe: TrainSettings, settings: ResultsRunSettings
+) -> dict[str, Any]:
+    """Test the network of a row, or take what an earlier call has found of the same weights."""
+    from unicorn_maml.evaluation.meta_test import prepare
+    from unicorn_maml.evaluation.unfinished import run_all, unfinished_file, write_result
+    from unicorn_maml.training.checkpoint import load_checkpoint
+
+    named, file = row_named(row), _file(row, policy, settings)
+    asked = EvaluateSettings(
+        checkpoint=recipe.folder,
+        store=str(settings.stores / named.tested_on),
+        shot=named.shot,
+        tasks=settings.tasks,
+        normalization=policy,
+        precision=recipe.precision,
+        device=settings.device,
+    )
+    test = prepare(load_checkpoint(recipe.folder), asked)
+    if file.is_file():
+        earlier = read_object(file)
+        if any(earlier.get(name) != value for name, value in test.record.items()):
+            file.unlink()  # of other weights
+        elif earlier["tasks"] >= settings.tasks:
+            return earlier
+    with progress_bar(f"testing {row}, {policy}", notes) as update:
+        try:
+            run_all([test], file, update, resume=unfinished_file(file).exists())
+        except (UsageError, FileError):  # the interrupted test was of other weights
+            unfinished_file(file).unlink()
+            run_all([test], file, update, resume=False)
+    result = test.result()
+    write_result(file, result)
+    return result
+
+
+def _pair(what: str, first: Path, second: Path, settings: ResultsRunSettings) -> None:
+    """Keep the paired difference of two results, once both are there."""
+    from unicorn_maml.evaluation.results import paired
+
+    if first.is_file() and second.is_file():
+        file = settings.out / f"difference-{what}.json"
+        write_json(file, paired(read_object(first), read_object(second)))
+        add_result(file, what, settings.folder)

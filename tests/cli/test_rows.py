@@ -1,0 +1,168 @@
+"""`results run`: rows of the paper's tables from one command, which can be stopped and repeated."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import make_store
+from unicorn_maml.cli import rows
+from unicorn_maml.evaluation import meta_test
+from unicorn_maml.training import meta_train as training
+
+ROWS = {f"miniimagenet-convnet4-{method}-1shot" for method in ("maml5steps", "maml", "unicorn")}
+RECIPE = """
+backbone: convnet4
+width: 8
+query: 3
+inner_lr: 0.1
+epochs: 2
+tasks_per_epoch: 4
+task_batch: 2
+validation_tasks: 2
+compile: true
+"""
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    """A folder with a store and with recipes for three rows."""
+    make_store(tmp_path / "stores" / "miniimagenet", smallest=16, source="miniimagenet")
+    (tmp_path / "recipes").mkdir()
+    for row in ROWS:
+        method = "unicorn" if "unicorn" in row else "maml"
+        steps = 5 if "5steps" in row else 2
+        recipe = f"{RECIPE}method: {method}\ninner_steps: {steps}\n"
+        (tmp_path / "recipes" / f"{row}.yaml").write_text(recipe)
+    return tmp_path
+
+
+@pytest.fixture
+def results_run(cli, place):
+    """Run the command in that folder."""
+    names = {"stores": "stores", "recipes": "recipes", "out": "runs", "folder": "results"}
+    options = " ".join(f"--{option} {place / name}" for option, name in names.items())
+
+    def run(*words: object) -> tuple[int, str, str]:
+        return cli("results run", *words, options, "--device cpu")
+
+    return run
+
+
+def kept(place: Path) -> dict[str, dict]:
+    return {file.name: json.loads(file.read_text()) for file in (place / "results").iterdir()}
+
+
+def test_rows_are_trained_tested_under_every_policy_and_paired_on_the_same_tasks(
+    results_run, place, cli
+):
+    code, out, _ = results_run("miniimagenet-convnet4-*-1shot --tasks 3 --policies mixed,batch")
+    assert code == 0
+    found = kept(place)
+    one, steps = "miniimagenet-convnet4-1shot-unicorn-minus-maml", "maml-minus-maml5steps"
+    policies = {f"difference-{row}-batch-minus-mixed.batch.json" for row in ROWS}
+    assert found.keys() == {
+        f"{row}.{policy}.json" for row in ROWS for policy in ("mixed", "batch")
+    } | (
+        policies
+        | {
+            f"difference-{one}.mixed.json",
+            f"difference-miniimagenet-convnet4-1shot-{steps}.mixed.json",
+        }
+    )
+    for row in ROWS:
+        result = found[f"{row}.mixed.json"]
+        assert f"{row}, mixed: {result['accuracy']:.2f} ± {result['ci95']:.2f} %, 3 tasks" in out
+    per_task = {
+        method: json.loads(
+            (place / "runs" / f"miniimagenet-convnet4-{method}-1shot.mixed.json").read_text()
+        )["per_task"]
+        for method in ("unicorn", "maml")
+    }
+    difference = np.mean(np.subtract(per_task["unicorn"], per_task["maml"]))
+    assert found[f"difference-{one}.mixed.json"]["difference"] == pytest.approx(difference)
+    code, out, _ = cli("results table --folder", place / "results")
+    assert code == 0
+    assert out.count("(3 tasks)") == 6
+
+
+def test_what_is_finished_is_not_done_again_and_more_tasks_are_added(
+    results_run, place, monkeypatch
+):
+    [row] = [row for row in ROWS if "unicorn" in row]
+    assert results_run(row, "--tasks 3")[0] == 0
+    before = kept(place)
+
+    def fail(*_arguments, **_options):
+        raise AssertionError("it was done already")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(meta_test.MetaTest, "run", fail)
+        patched.setattr(training._Trainer, "_train_epoch", fail)
+        assert results_run(row, "--tasks 2")[0] == 0
+    assert kept(place) == before
+    assert results_run(row, "--tasks 4")[0] == 0
+    assert kept(place)[f"{row}.mixed.json"]["tasks"] == 4
+
+
+def test_a_row_that_was_stopped_goes_on_to_the_same_result(results_run, place, monkeypatch):
+    [row] = [row for row in ROWS if "unicorn" in row]
+    assert results_run(row, "--tasks 40")[0] == 0
+    whole = kept(place)
+    (place / "results" / f"{row}.mixed.json").unlink()
+    (place / "runs" / f"{row}.mixed.json").unlink()
+    scored = meta_test.iterate_accuracies
+
+    def stop_soon(*arguments):
+        yield next(iter(scored(*arguments)))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(meta_test, "iterate_accuracies", stop_soon)
+        code, _, error = results_run(row, "--tasks 40")
+    assert code == 130
+    assert "the same command goes on" in error
+    asked = []
+    monkeypatch.setattr(
+        meta_test, "iterate_accuracies", lambda *each: asked.append(each[2]) or scored(*each)
+    )
+    assert results_run(row, "--tasks 40")[0] == 0
+    assert 0 < asked[0].start < 40
+    assert kept(place).keys() == whole.keys()
+    assert kept(place)[f"{row}.mixed.json"]["accuracy"] == whole[f"{row}.mixed.json"]["accuracy"]
+
+
+def test_a_policy_that_diverges_is_told_and_the_others_are_kept(results_run, place, monkeypatch):
+    [row] = [row for row in ROWS if "unicorn" in row]
+    test = rows._test
+
+    def diverge_when_frozen(row, policy, *others):
+        if policy == "frozen":
+            raise rows.DivergedError("no longer finite")
+        return test(row, policy, *others)
+
+    monkeypatch.setattr(rows, "_test", diverge_when_frozen)
+    code, out, _ = results_run(row, "--tasks 2 --policies frozen,mixed")
+    assert code == 0
+    assert f"{row}, frozen: diverged" in out
+    assert kept(place).keys() == {f"{row}.mixed.json"}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("nothing-*", "no row of the paper's tables"),
+        ("cub-resnet12-maml-1shot", "needs the store"),
+        ("miniimagenet-convnet4-maml-5shot", "Cannot read the configuration"),
+        ("miniimagenet-convnet4-maml-1shot --policies mixed,bath", "--policies has 'bath'"),
+        ("miniimagenet-convnet4-maml-1shot --tasks 0", "--tasks"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_before_anything_is_trained(
+    results_run, place, words, reason
+):
+    code, _, error = results_run(words)
+    assert code == 2
+    assert reason in error
+    assert not (place / "runs").exists()
