@@ -106,6 +106,26 @@ def test_the_code_that_is_timed_is_the_code_of_the_study(trained, tmp_path, monk
     assert asked == [*measured, *repeated, 6, 1, *(3 * [6, 1, 1, 1, 1, 1, 1])]
 
 
+def test_the_lasting_deviation_is_that_of_permutations_without_the_luck_of_their_queries():
+    random = np.random.default_rng(0)
+    tasks, permutations, lasting, luck = 500, 120, 2.0, 4.0
+    true = random.normal(50, 8, (tasks, 1)) + random.normal(0, lasting, (tasks, permutations))
+    halves = true[:, None] + random.normal(0, luck, (tasks, 2, permutations))
+    found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
+    expected = {"deviation": (lasting**2 + luck**2 / 2) ** 0.5, "lasting_deviation": lasting}
+    for name, value in expected.items():
+        assert abs(found[name]["mean"] - value) < 2 * found[name]["ci95"] < 0.2
+    one, other = halves[0]
+    alone = permutations_study.summarize(np.stack([halves[0].mean(0), one, other])[None])
+    assert alone["lasting_deviation"]["mean"] == pytest.approx(np.cov(one, other)[0, 1] ** 0.5)
+
+
+def test_luck_alone_leaves_no_lasting_deviation():
+    halves = np.random.default_rng(1).normal(50, 4, (500, 2, 120))
+    found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
+    assert found["lasting_deviation"]["mean"] < 0.5 < 2.5 < found["deviation"]["mean"]
+
+
 def test_the_held_out_spread_is_chosen_on_one_half_and_scored_on_the_other():
     random = np.random.default_rng(0)
     halves = random.uniform(0, 100, (5, 2, 4))

@@ -2,9 +2,10 @@
 
 All permutations of a task start from the same parameters. Their accuracies, sorted for each task
 and averaged by position, show what the best and the worst choice would give, if it were known. But
-the best of 120 scores on the same query images is partly luck. Two controls say how much: repeats
-of one permutation (an inner loop with dropout would differ from itself), and the best permutation
-by one half of the query images, scored on the other half.
+the best of 120 scores on the same query images is partly luck. Three controls say how much: repeats
+of one permutation (an inner loop with dropout would differ from itself), the best permutation by
+one half of the query images, scored on the other half, and the covariance of the two halves over
+the permutations of a task, which is the variance of what they would have on endless queries.
 """
 
 import time
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.evaluation.meta_test import MetaTest
+from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.permutations import (
     MOST_EXACT,
@@ -80,6 +82,8 @@ _ROWS = {
     "best_minus_worst": "best minus worst (points)",
     "held_out_best_minus_worst": "best minus worst, chosen on half of the queries (points)",
     "held_out_best_minus_mean": "best minus mean, chosen on half of the queries (points)",
+    "deviation": "standard deviation over the permutations of a task (points)",
+    "lasting_deviation": "the same without the luck of the queries (points)",
     "repeats_best_minus_worst": "best minus worst of as many repeats of one permutation (points)",
     "adaptations_per_second": "adaptations per second",
     "times_loop": "times as fast as a loop over permutations",
@@ -126,6 +130,8 @@ def summarize(accuracies: NDArray[np.float64]) -> dict[str, Any]:
         "best_minus_worst": interval_cell(best - worst),
         "held_out_best_minus_worst": interval_cell(chosen_best - chosen_worst),
         "held_out_best_minus_mean": interval_cell(chosen_best - halves_mean),
+        "deviation": _root(_covariance(scores, scores)),
+        "lasting_deviation": _root(_covariance(half, other)),
         "by_position": by_position,
         "histogram": {"counts": counts.tolist(), "edges": edges.tolist()},
     }
@@ -133,6 +139,20 @@ def summarize(accuracies: NDArray[np.float64]) -> dict[str, Any]:
 
 def _at(scores: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
     return scores[np.arange(len(scores)), columns]
+
+
+def _covariance(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of two scores (tasks, P) over the permutations of each task."""
+    products = (one - one.mean(1, keepdims=True)) * (other - other.mean(1, keepdims=True))
+    covariance: NDArray[np.float64] = products.sum(1) / (one.shape[1] - 1)
+    return covariance
+
+
+def _root(variances: NDArray[np.float64]) -> dict[str, float]:
+    """The root of a mean variance, and half of the width of its interval; below 0 counts as 0."""
+    found = mean_interval(variances)
+    low, middle, high = np.sqrt(np.maximum(found.mean + found.ci95 * np.array([-1, 0, 1]), 0))
+    return {"mean": float(middle), "ci95": float(high - low) / 2}
 
 
 def _repeats(test: MetaTest, orders: Tensor) -> dict[str, float]:
@@ -178,7 +198,9 @@ def _conclusion(data: dict[str, Any], tasks: int, orders: int) -> str:
         if spread["mean"] > 0:
             text += (
                 f", {_points(held_out)} where the choice is made on half of the queries and scored "
-                f"on the other half; {repeats:.2f} for as many repeats of one permutation"
+                f"on the other half; {repeats:.2f} for as many repeats of one permutation; "
+                f"standard deviation over permutations {found['deviation']['mean']:.2f} points, "
+                f"{found['lasting_deviation']['mean']:.2f} without the luck of the queries"
             )
         sentences.append(text + ".")
     return " ".join(sentences)
