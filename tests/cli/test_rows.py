@@ -1,6 +1,7 @@
 """`results run`: rows of the paper's tables from one command, which can be stopped and repeated."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from conftest import make_store
 from unicorn_maml.cli import rows
 from unicorn_maml.evaluation import meta_test
+from unicorn_maml.evaluation.unfinished import unfinished_file
 from unicorn_maml.training import meta_train as training
 
 ROWS = {f"miniimagenet-convnet4-{method}-1shot" for method in ("maml5steps", "maml", "unicorn")}
@@ -87,7 +89,7 @@ def test_rows_are_trained_tested_under_every_policy_and_paired_on_the_same_tasks
     assert out.count("(3 tasks)") == 6
 
 
-def test_what_is_finished_is_not_done_again_and_more_tasks_are_added(
+def test_what_is_finished_is_done_again_only_for_more_tasks_or_on_other_images(
     results_run, place, monkeypatch
 ):
     [row] = [row for row in ROWS if "unicorn" in row]
@@ -104,6 +106,11 @@ def test_what_is_finished_is_not_done_again_and_more_tasks_are_added(
     assert kept(place) == before
     assert results_run(row, "--tasks 4")[0] == 0
     assert kept(place)[f"{row}.mixed.json"]["tasks"] == 4
+    file = place / "runs" / f"{row}.mixed.json"
+    of_other_images = json.loads(file.read_text()) | {"store_checksum": "0" * 64}
+    file.write_text(json.dumps(of_other_images))
+    assert results_run(row, "--tasks 4")[0] == 0
+    assert kept(place)[f"{row}.mixed.json"]["store_checksum"] != "0" * 64
 
 
 def test_a_row_that_was_stopped_goes_on_to_the_same_result(results_run, place, monkeypatch):
@@ -131,6 +138,37 @@ def test_a_row_that_was_stopped_goes_on_to_the_same_result(results_run, place, m
     assert 0 < asked[0].start < 40
     assert kept(place).keys() == whole.keys()
     assert kept(place)[f"{row}.mixed.json"]["accuracy"] == whole[f"{row}.mixed.json"]["accuracy"]
+
+
+def test_a_network_that_was_trained_anew_shares_nothing_with_the_one_before(
+    results_run, place, monkeypatch
+):
+    [row] = [row for row in ROWS if "unicorn" in row]
+    assert results_run(row, "--tasks 3 --policies mixed,batch")[0] == 0
+    before = kept(place)
+    scored = meta_test.iterate_accuracies
+
+    def stop_soon(*arguments):
+        yield next(iter(scored(*arguments)))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(meta_test, "iterate_accuracies", stop_soon)
+        assert results_run(row, "--tasks 40")[0] == 130
+    assert unfinished_file(place / "runs" / f"{row}.mixed.json").exists()
+    shutil.rmtree(place / "runs" / row)
+    recipe = place / "recipes" / f"{row}.yaml"
+    recipe.write_text(recipe.read_text() + "seed: 1\n")
+    assert results_run(row, "--tasks 3")[0] == 0
+    assert {file.name for file in (place / "runs").glob("*.json*")} == {f"{row}.mixed.json"} | {
+        f"difference-{row}-batch-minus-mixed.json"
+    }
+    after = kept(place)
+    name = f"{row}.mixed.json"
+    assert after[name]["weights_sha256"] != before[name]["weights_sha256"]
+    assert after[name]["tasks"] == 3
+    pair = f"difference-{row}-batch-minus-mixed.batch.json"
+    assert after[pair] == before[pair]
 
 
 def test_a_policy_that_diverges_is_told_and_the_others_are_kept(results_run, place, monkeypatch):

@@ -64,11 +64,17 @@ def _recipe(row: str, settings: ResultsRunSettings) -> TrainSettings:
 
 def _make(row: str, recipe: TrainSettings, settings: ResultsRunSettings) -> None:
     """Train the network of a row unless that is done, test it, and keep what it has."""
+    from unicorn_maml.training.checkpoint import load_checkpoint
     from unicorn_maml.training.meta_train import meta_train
 
     with progress_bar(f"training {recipe.folder.name}", notes) as update:
         # A run that is finished ends at once, or says that its settings are others.
         meta_train(replace(recipe, resume=(recipe.folder / "config.json").is_file()), update)
+    weights = load_checkpoint(recipe.folder).weights_sha256
+    for policy in get_args(Normalization):
+        file = _file(row, policy, settings)
+        if file.is_file() and read_object(file).get("weights_sha256") != weights:
+            file.unlink()  # of a run that was here before; nothing may be paired with it
     for policy in settings.policies_or(recipe.normalization):
         try:
             result = _test(row, policy, recipe, settings)
@@ -102,7 +108,7 @@ def _test(
 ) -> dict[str, Any]:
     """Test the network of a row, or take what an earlier call has found of the same weights."""
     from unicorn_maml.evaluation.meta_test import prepare
-    from unicorn_maml.evaluation.unfinished import run_all, unfinished_file, write_result
+    from unicorn_maml.evaluation.unfinished import run_all, take_up, unfinished_file, write_result
     from unicorn_maml.training.checkpoint import load_checkpoint
 
     named, file = row_named(row), _file(row, policy, settings)
@@ -118,16 +124,17 @@ def _test(
     test = prepare(load_checkpoint(recipe.folder), asked)
     if file.is_file():
         earlier = read_object(file)
-        if any(earlier.get(name) != value for name, value in test.record.items()):
-            file.unlink()  # of other weights
-        elif earlier["tasks"] >= settings.tasks:
+        same = all(earlier.get(name) == value for name, value in test.record.items())
+        if same and earlier["tasks"] >= settings.tasks:
             return earlier
-    with progress_bar(f"testing {row}, {policy}", notes) as update:
+    begun = unfinished_file(file)
+    if begun.exists():
         try:
-            run_all([test], file, update, resume=unfinished_file(file).exists())
-        except (UsageError, FileError):  # the interrupted test was of other weights
-            unfinished_file(file).unlink()
-            run_all([test], file, update, resume=False)
+            take_up([test], file)
+        except (UsageError, FileError):  # of other weights, or damaged
+            begun.unlink()
+    with progress_bar(f"testing {row}, {policy}", notes) as update:
+        run_all([test], file, update, resume=begun.exists())
     result = test.result()
     write_result(file, result)
     return result

@@ -10,7 +10,7 @@ from unicorn_maml.evaluation.meta_test import MetaTest
 from unicorn_maml.files import check_can_write, read_json, sibling, write_json
 from unicorn_maml.progress import OnProgress
 
-__all__ = ["keep_finished", "run_all", "unfinished_file", "write_result"]
+__all__ = ["keep_finished", "run_all", "take_up", "unfinished_file", "write_result"]
 
 
 def write_result(file: Path | None, result: dict[str, Any]) -> None:
@@ -34,7 +34,7 @@ def run_all(
     """
     check_can_write(file)
     if resume:
-        _take_up(tests, file)
+        take_up(tests, file)
     elif file and unfinished_file(file).exists():
         raise UsageError(
             f"Interrupted work for {file} is kept in {unfinished_file(file).name} beside it; add "
@@ -58,7 +58,7 @@ def keep_finished(tests: list[MetaTest], file: Path) -> None:
     write_json(unfinished_file(file), [test.unfinished() for test in tests])
 
 
-def _take_up(tests: list[MetaTest], file: Path | None) -> None:
+def take_up(tests: list[MetaTest], file: Path | None) -> None:
     """Give the tests the accuracies that an interrupted run of them had found."""
     if file is None:
         raise UsageError("--resume continues the work for a result file; name it with --json.")
