@@ -139,6 +139,40 @@ def test_an_interrupted_evaluation_keeps_its_tasks_and_resumes(trained, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
+def test_finished_tasks_are_kept_from_time_to_time_for_a_process_that_is_killed(
+    trained, tmp_path, monkeypatch
+):
+    settings = ask(trained["unicorn"], tasks=40, json=tmp_path / "result.json")
+    kept = unfinished_file(settings.json)
+    seen = []
+
+    def look(*_):
+        seen.append(len(json.loads(kept.read_text())[0]["per_task"]) if kept.exists() else 0)
+
+    result = evaluate(settings, look)
+    assert len(seen) > 1
+    assert not any(seen), "a test of a few seconds writes nothing before its end"
+    monkeypatch.setattr("unicorn_maml.evaluation.unfinished._SECONDS_BETWEEN", 0.0)
+    seen.clear()
+    evaluate(settings, look)
+    assert seen == sorted(seen)
+    assert 0 < seen[0] < seen[-1] == 40
+    again = evaluate(replace(settings, resume=True))
+    assert again["per_task"] == result["per_task"]
+
+
+def test_a_disk_that_is_full_for_a_while_does_not_stop_an_evaluation(
+    trained, tmp_path, monkeypatch
+):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("unicorn_maml.evaluation.unfinished._SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("unicorn_maml.evaluation.unfinished.write_json", full)
+    settings = ask(trained["unicorn"], tasks=20, json=tmp_path / "result.json")
+    assert len(evaluate(settings)["per_task"]) == 20
+
+
 def test_an_interrupted_evaluation_leaves_an_earlier_result_alone(trained, tmp_path):
     file = tmp_path / "result.json"
     write_result(file, evaluate(ask(trained["unicorn"])))

@@ -1,5 +1,7 @@
 """Tests that may be interrupted: what is finished is kept beside the file that it is for."""
 
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from unicorn_maml.files import check_can_write, read_json, sibling, write_json
 from unicorn_maml.progress import OnProgress
 
 __all__ = ["keep_finished", "run_all", "take_up", "unfinished_file", "write_result"]
+
+_SECONDS_BETWEEN = 60.0  # of work that is lost at most where a process is killed
 
 
 def write_result(file: Path | None, result: dict[str, Any]) -> None:
@@ -30,7 +34,8 @@ def run_all(
 ) -> None:
     """Run tests one after the other; whatever stops them, finished tasks are kept for --resume.
 
-    They are kept beside the `file` that the result is meant for.
+    They are kept beside the `file` that the result is meant for: when the tests are stopped, and
+    from time to time, because a process that is killed or loses its machine can keep nothing.
     """
     check_can_write(file)
     if resume:
@@ -43,13 +48,28 @@ def run_all(
     tasks = max(test.tasks for test in tests)
     for test in tests:
         test.tasks = tasks
+    # Where averages leak a task depends on all before it, and could not be taken up again.
+    keeps = file if not any(test.record["leak"] for test in tests) else None
+    kept_at = time.monotonic()
+
+    def keep() -> None:
+        if keeps and any(test.per_task for test in tests):
+            keep_finished(tests, keeps)
+
+    def progress(done: int, total: int, figures: dict[str, float]) -> None:
+        nonlocal kept_at
+        if time.monotonic() - kept_at >= _SECONDS_BETWEEN:
+            with suppress(OSError):  # a full disk may have room again when the result is written
+                keep()
+            kept_at = time.monotonic()
+        if on_progress:
+            on_progress(done, total, figures)
+
     try:
         for number, test in enumerate(tests):
-            test.run(on_progress, done_before=number * tasks, all_tasks=len(tests) * tasks)
+            test.run(progress, done_before=number * tasks, all_tasks=len(tests) * tasks)
     except BaseException:
-        # Where averages leak a task depends on all before it, and could not be taken up again.
-        if file and any(test.per_task and not test.record["leak"] for test in tests):
-            keep_finished(tests, file)
+        keep()
         raise
 
 
