@@ -36,11 +36,11 @@ def test_store_seed_and_precision_override_the_recipe(recipe, small_store, tmp_p
 def test_what_is_left_open_is_as_in_the_recipe(recipe, small_store, tmp_path):
     whole = {**RECIPE, "store": str(small_store.folder), "seed": 5}
     recipe.write_text(yaml.safe_dump(whole))
-    heatmap.run(HeatmapSettings(recipe=recipe, out=tmp_path / "out", **GRID))
+    result = heatmap.run(HeatmapSettings(recipe=recipe, out=tmp_path / "out", **GRID))
     config = tmp_path / "out" / "cells" / "1-steps-rate-0.01" / "config.json"
     cell = json.loads(config.read_text())
     for name in ("store", "seed", "precision"):
-        assert cell[name] == whole[name]
+        assert cell[name] == result["tests"][0][name] == whole[name]
 
 
 def test_compiling_is_asked_for_by_the_option(recipe, small_store, tmp_path):

@@ -1,5 +1,6 @@
-"""A progress bar with figures beside it."""
+"""A progress bar with figures beside it; in a log file, a line every minute."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,10 +12,16 @@ from unicorn_maml.progress import OnProgress
 
 __all__ = ["progress_bar"]
 
+_SECONDS_BETWEEN_LINES = 60.0
+
 
 @contextmanager
 def progress_bar(title: str, console: Console) -> Iterator[OnProgress]:
-    """Show a bar while the block runs; give it the number done, the total, and figures to show."""
+    """Show a bar while the block runs; give it the number done, the total, and figures to show.
+
+    A console that is no terminal shows a bar only at its end, so it gets lines before that. A block
+    that had nothing to do leaves no bar behind.
+    """
     columns = (
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),
         BarColumn(bar_width=24),
@@ -24,12 +31,20 @@ def progress_bar(title: str, console: Console) -> Iterator[OnProgress]:
     )
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task(title, total=None, figures="")
+        told_at = time.monotonic()
 
         def update(done: int, total: int, figures: dict[str, float]) -> None:
+            nonlocal told_at
             shown = "  ".join(f"{name} {_short(value)}" for name, value in figures.items())
             progress.update(bar, completed=done, total=total, figures=shown)
+            if not console.is_terminal and time.monotonic() - told_at >= _SECONDS_BETWEEN_LINES:
+                console.print(f"{title}: {done}/{total}  {shown}", highlight=False, soft_wrap=True)
+                told_at = time.monotonic()
 
-        yield update
+        try:
+            yield update
+        finally:
+            progress.update(bar, visible=progress.tasks[0].total is not None)
 
 
 def _short(value: float) -> str:

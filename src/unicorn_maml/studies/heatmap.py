@@ -199,6 +199,8 @@ def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
                 tasks=settings.tasks,
                 query=settings.query,
                 device=training.device,
+                precision=training.precision,
+                compile=training.compile,
                 seed=training.seed,
             )
         )
