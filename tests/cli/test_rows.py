@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import make_store
-from unicorn_maml.cli import rows
+from unicorn_maml.errors import DivergedError
 from unicorn_maml.evaluation import meta_test
 from unicorn_maml.evaluation.unfinished import unfinished_file
 from unicorn_maml.training import meta_train as training
@@ -171,20 +171,33 @@ def test_a_network_that_was_trained_anew_shares_nothing_with_the_one_before(
     assert after[pair] == before[pair]
 
 
-def test_a_policy_that_diverges_is_told_and_the_others_are_kept(results_run, place, monkeypatch):
+def test_that_a_policy_diverges_is_a_result_and_is_found_only_once(
+    results_run, place, cli, monkeypatch
+):
     [row] = [row for row in ROWS if "unicorn" in row]
-    test = rows._test
+    scored = meta_test.iterate_accuracies
 
-    def diverge_when_frozen(row, policy, *others):
-        if policy == "frozen":
-            raise rows.DivergedError("no longer finite")
-        return test(row, policy, *others)
+    def diverge_when_frozen(method, *others):
+        if method.adaptation.normalization == "frozen":
+            raise DivergedError("no longer finite")
+        return scored(method, *others)
 
-    monkeypatch.setattr(rows, "_test", diverge_when_frozen)
-    code, out, _ = results_run(row, "--tasks 2 --policies frozen,mixed")
+    monkeypatch.setattr(meta_test, "iterate_accuracies", diverge_when_frozen)
+    words = row, "--tasks 2 --policies frozen,mixed"
+    code, out, _ = results_run(*words)
     assert code == 0
-    assert f"{row}, frozen: diverged" in out
-    assert kept(place).keys() == {f"{row}.mixed.json"}
+    assert f"{row}, frozen: diverges, 2 tasks" in out
+    found = kept(place)
+    assert found.keys() == {f"{row}.mixed.json", f"{row}.frozen.json"}, "nothing to pair"
+    assert found[f"{row}.frozen.json"]["diverged"] is True
+    assert "accuracy" not in found[f"{row}.frozen.json"]
+    assert not list((place / "runs").glob("*.part"))
+    code, out, _ = cli("results table --folder", place / "results")
+    assert code == 0
+    assert next(line for line in out.splitlines() if row in line).count("diverges") == 1
+    monkeypatch.setattr(meta_test.MetaTest, "run", None)  # must not be needed again
+    assert results_run(*words)[0] == 0
+    assert kept(place) == found
 
 
 @pytest.mark.parametrize(

@@ -76,14 +76,13 @@ def _make(row: str, recipe: TrainSettings, settings: ResultsRunSettings) -> None
         if file.is_file() and read_object(file).get("weights_sha256") != weights:
             file.unlink()  # of a run that was here before; nothing may be paired with it
     for policy in settings.policies_or(recipe.normalization):
-        try:
-            result = _test(row, policy, recipe, settings)
-        except DivergedError:
-            console.print(f"{row}, {policy}: diverged, nothing to keep.", soft_wrap=True)
-            continue
+        result = _test(row, policy, recipe, settings)
         add_result(_file(row, policy, settings), row, settings.folder)
-        figure = Interval(result["accuracy"], result["ci95"])
-        console.print(f"{row}, {policy}: {figure} %, {result['tasks']} tasks", soft_wrap=True)
+        if "diverged" in result:
+            figure = "diverges"
+        else:
+            figure = f"{Interval(result['accuracy'], result['ci95'])} %"
+        console.print(f"{row}, {policy}: {figure}, {result['tasks']} tasks", soft_wrap=True)
     own = recipe.normalization
     for policy in get_args(Normalization):
         if policy != own:
@@ -106,7 +105,10 @@ def _file(row: str, policy: str, settings: ResultsRunSettings) -> Path:
 def _test(
     row: str, policy: Normalization, recipe: TrainSettings, settings: ResultsRunSettings
 ) -> dict[str, Any]:
-    """Test the network of a row, or take what an earlier call has found of the same weights."""
+    """Test the network of a row, or take what an earlier call has found of the same weights.
+
+    That an inner loop diverges under a policy that it was not trained with is a result, too.
+    """
     from unicorn_maml.evaluation.meta_test import prepare
     from unicorn_maml.evaluation.unfinished import run_all, take_up, unfinished_file, write_result
     from unicorn_maml.training.checkpoint import load_checkpoint
@@ -134,8 +136,11 @@ def _test(
         except (UsageError, FileError):  # of other weights, or damaged
             begun.unlink()
     with progress_bar(f"testing {row}, {policy}", notes) as update:
-        run_all([test], file, update, resume=begun.exists())
-    result = test.result()
+        try:
+            run_all([test], file, update, resume=begun.exists())
+            result = test.result()
+        except DivergedError:
+            result = test.diverged()
     write_result(file, result)
     return result
 
@@ -144,7 +149,10 @@ def _pair(what: str, first: Path, second: Path, settings: ResultsRunSettings) ->
     """Keep the paired difference of two results, once both are there."""
     from unicorn_maml.evaluation.results import paired
 
-    if first.is_file() and second.is_file():
+    if not (first.is_file() and second.is_file()):
+        return
+    one, other = read_object(first), read_object(second)
+    if "diverged" not in one.keys() | other.keys():
         file = settings.out / f"difference-{what}.json"
-        write_json(file, paired(read_object(first), read_object(second)))
+        write_json(file, paired(one, other))
         add_result(file, what, settings.folder)

@@ -114,10 +114,19 @@ class MetaTest:
             **self.record,
             "tasks_per_second": self.tasks_timed / self.seconds if self.seconds else None,
             "feature_seconds": self.feature_seconds,
+            **self._circumstances(),
+            "per_task": self.per_task,
+        }
+
+    def diverged(self) -> dict[str, Any]:
+        """Return the result of a test whose inner loop diverged in some task: no accuracy."""
+        return {"diverged": True, "tasks": self.tasks, **self.record, **self._circumstances()}
+
+    def _circumstances(self) -> dict[str, Any]:
+        return {
             "device": describe_device(self.loader.device),
             "versions": versions(),
             "training": self.training,
-            "per_task": self.per_task,
         }
 
 

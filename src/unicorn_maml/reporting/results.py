@@ -131,7 +131,8 @@ def _check_row(row: str, result: dict[str, Any]) -> None:
 
 def _small(result: dict[str, Any]) -> dict[str, Any]:
     """A result without what is long or of one machine only, with the command that makes it."""
-    float(result["accuracy"])
+    if not result.get("diverged"):
+        float(result["accuracy"])
     small = {name: value for name, value in result.items() if name not in _NOT_KEPT}
     training = small["training"].items()
     small["training"] = {k: v for k, v in training if k not in _NOT_KEPT_OF_TRAINING}
@@ -171,7 +172,7 @@ def results_table(folder: Path) -> str:
         cells = [_figure(paper["accuracy"], paper["ci95"]), _meta_training(found)]
         cells += [_cell(each) for each in found.values()]
         compared = next((each for each in found.values() if each and _as_trained(each)), None)
-        cells += [f"{compared['accuracy'] - paper['accuracy']:+.2f}" if compared else "not run yet"]
+        cells += [_beside(compared, paper["accuracy"])]
         lines.append(f"| {row} | {' | '.join(cells)} |")
     differences = sorted(folder.glob("difference-*.json"))
     if differences:
@@ -190,7 +191,8 @@ def _read(file: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     result = read_object(file)
-    needed = {"accuracy", "ci95", "tasks", "normalization", "training"}
+    needed = {"tasks", "normalization", "training"}
+    needed |= {"diverged"} if result.get("diverged") else {"accuracy", "ci95"}
     of_training = {"normalization", "kept_epoch", "tasks_per_epoch"}
     if not needed <= result.keys() or not of_training <= set(result["training"]):
         raise _not_kept(file)
@@ -212,9 +214,17 @@ def _meta_training(results: dict[str, dict[str, Any] | None]) -> str:
     return f"{runs[0]['kept_epoch'] * runs[0]['tasks_per_epoch']:,} tasks" if runs else ""
 
 
+def _beside(result: dict[str, Any] | None, published: float) -> str:
+    if result is None:
+        return "not run yet"
+    return "" if "diverged" in result else f"{result['accuracy'] - published:+.2f}"
+
+
 def _cell(result: dict[str, Any] | None) -> str:
     if result is None:
         return ""
+    if "diverged" in result:
+        return "diverges"
     figure = _figure(result["accuracy"], result["ci95"])
     if result["tasks"] != _PAPERS_TASKS:
         figure += f" ({result['tasks']:,} tasks)"
