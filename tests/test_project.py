@@ -27,7 +27,7 @@ def test_every_recipe_of_pretraining_is_a_valid_configuration(file):
 @pytest.mark.parametrize("file", sorted((ROOT / "configs" / "paper").glob("*.yaml")))
 def test_every_recipe_of_the_paper_is_a_valid_configuration_and_says_what_its_name_says(file):
     values = yaml.safe_load(file.read_text())
-    settings = TrainSettings(**{**values, "init": Path(values.get("init", "backbone"))})
+    settings = TrainSettings(**{**values, "init": Path(values["init"])})
     data, backbone, method, shot = file.stem.split("-")
     assert (settings.backbone, f"{settings.shot}shot") == (backbone, shot)
     assert settings.method == method.removesuffix("5steps")
@@ -35,6 +35,8 @@ def test_every_recipe_of_the_paper_is_a_valid_configuration_and_says_what_its_na
     assert f"configs/paper/{file.name}" in file.read_text()
     if data == "miniimagenet":
         load_checkpoint(settings.init)
+    else:
+        assert f"--out {settings.init}" in file.read_text(), "the command that makes its backbone"
 
 
 @pytest.mark.parametrize(

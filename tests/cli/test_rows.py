@@ -200,6 +200,15 @@ def test_that_a_policy_diverges_is_a_result_and_is_found_only_once(
     assert kept(place) == found
 
 
+def test_a_backbone_that_is_missing_is_told_before_anything_is_trained(results_run, place):
+    recipe = place / "recipes" / "miniimagenet-convnet4-unicorn-1shot.yaml"  # the last of the rows
+    recipe.write_text(recipe.read_text() + "init: runs/not-pretrained\n")
+    code, _, error = results_run("miniimagenet-convnet4-*-1shot --tasks 2")
+    assert code == 2
+    assert "not-pretrained" in error
+    assert not (place / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -26,8 +26,12 @@ _PAIRS = (("unicorn", "maml"), ("maml", "maml5steps"))  # of methods, the first 
 
 def results_run(settings: ResultsRunSettings) -> None:
     """Make rows, one after the other."""
+    from unicorn_maml.training.checkpoint import load_checkpoint
+
     rows = _chosen(settings.rows)
     recipes = {row: _recipe(row, settings) for row in rows}  # first: what is missing is told now
+    for backbone in {recipe.init for recipe in recipes.values() if recipe.init}:
+        load_checkpoint(backbone)
     try:
         for row, recipe in recipes.items():
             _make(row, recipe, settings)
