@@ -62,16 +62,15 @@ def test_rows_are_trained_tested_under_every_policy_and_paired_on_the_same_tasks
     code, out, _ = results_run("miniimagenet-convnet4-*-1shot --tasks 3 --policies mixed,batch")
     assert code == 0
     found = kept(place)
-    one, steps = "miniimagenet-convnet4-1shot-unicorn-minus-maml", "maml-minus-maml5steps"
+    one = "miniimagenet-convnet4-1shot-unicorn-minus-maml"
+    steps = ("maml-minus-maml5steps", "unicorn-minus-maml5steps")
     policies = {f"difference-{row}-batch-minus-mixed.batch.json" for row in ROWS}
     assert found.keys() == {
         f"{row}.{policy}.json" for row in ROWS for policy in ("mixed", "batch")
     } | (
         policies
-        | {
-            f"difference-{one}.mixed.json",
-            f"difference-miniimagenet-convnet4-1shot-{steps}.mixed.json",
-        }
+        | {f"difference-{one}.mixed.json"}
+        | {f"difference-miniimagenet-convnet4-1shot-{each}.mixed.json" for each in steps}
     )
     for row in ROWS:
         result = found[f"{row}.mixed.json"]

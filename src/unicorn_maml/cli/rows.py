@@ -21,7 +21,8 @@ from unicorn_maml.settings import (
 
 __all__ = ["results_run"]
 
-_PAIRS = (("unicorn", "maml"), ("maml", "maml5steps"))  # of methods, the first minus the second
+# Of methods, the first minus the second.
+_PAIRS = (("unicorn", "maml"), ("maml", "maml5steps"), ("unicorn", "maml5steps"))
 
 
 def results_run(settings: ResultsRunSettings) -> None:
