@@ -16,6 +16,8 @@ from unicorn_maml.errors import FileError, UnicornError, UsageError
 from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
 
 CONVNET = "miniimagenet-convnet4-pretrained"
+ENORMOUS = {"backbone": "convnet4", "width": 300_000, "pooling": "average"}
+ENORMOUS |= {"channels": 3, "size": 84, "sum_slope": 0.1}
 
 
 @pytest.fixture
@@ -78,6 +80,7 @@ def test_a_folder_of_other_things_is_never_replaced(tmp_path):
         ({"classes": [0.5, 1.5, 2.5]}, "no labels"),
         ({"architecture": {"backbone": "convnet9"}}, "does not make sense|must be"),
         ({"architecture": {"timm": "hf-hub:some/where"}}, "no name"),
+        ({"architecture": ENORMOUS}, "weights do not fit the network"),
         ({"preprocessing": 3}, "does not make sense"),
         ({"sha256": None}, "has changed"),
         ({"state": {}}, "does not make sense .*adapt_"),

@@ -183,6 +183,19 @@ def test_labels_that_are_no_list_are_refused_with_a_sentence(tmp_path, labels):
         prepare(tmp_path / "o", tmp_path / "omniglot.npz", dataset="omniglot")
 
 
+def test_arrays_of_enormous_images_are_refused_before_one_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("unicorn_maml.data.arrays.LARGEST_PIXELS", 10 * 12)
+    (tmp_path / "tiered").mkdir()
+    for word in SPLITS:
+        arrays = {"images": np.zeros((4, 12, 12, 3), np.uint8), "labels": np.zeros(4, int)}
+        np.savez(tmp_path / "tiered" / f"{word}_images.npz", **arrays)
+    with pytest.raises(FileError, match="has images of 12 x 12 pixels"):
+        prepare(tmp_path / "s", tmp_path / "tiered", dataset="tieredimagenet")
+    np.savez(tmp_path / "omniglot.npz", **omniglot_arrays())
+    with pytest.raises(FileError, match=r"has images of .* pixels"):
+        prepare(tmp_path / "o", tmp_path / "omniglot.npz", dataset="omniglot")
+
+
 def test_pickles_are_refused_with_a_sentence(tmp_path):
     tiered = write_tree(tmp_path / "t", {"train_images_png.pkl": b"", "train_labels.pkl": b""})
     with pytest.raises(UsageError, match=r"pickles, which are never loaded.*train_images.npz"):

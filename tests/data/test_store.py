@@ -1,6 +1,7 @@
 """Stores: written whole, opened by memory map, refused when damaged."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from conftest import make_store
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore, StoredClass, write_store
+from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.errors import FileError, UsageError
 
 
@@ -86,3 +88,22 @@ def test_a_damaged_cache_is_drawn_again(tmp_path, monkeypatch):
     folder = open_store("glyphs-16x1").folder
     (folder / "images.npy").write_bytes(b"")
     open_store("glyphs-16x1").verify()
+
+
+def test_stores_of_the_same_pixels_but_other_splits_are_told_apart(tmp_path):
+    first = make_store(tmp_path / "first")
+    last_of_base = max(n for n, entry in enumerate(first.classes) if entry.split == "base")
+    moved = list(first.classes)
+    moved[last_of_base + 1] = replace(moved[last_of_base + 1], split="base")
+    kept = {"source": first.source, "preprocessing": first.preprocessing}
+    second = write_store(tmp_path / "second", np.array(first.images), moved, **kept)
+    again = write_store(tmp_path / "again", np.array(first.images), first.classes, **kept)
+    assert first.checksum == second.checksum
+    assert first.identity != second.identity
+    assert first.identity == again.identity
+    numbers = [0, 1, 2]
+    rows = [
+        TaskSampler(store, "base", way=3, shot=1, query=3, seed=0).rows(numbers).support
+        for store in (first, second)
+    ]
+    assert not np.array_equal(*rows), "so their tasks are not the same"

@@ -118,7 +118,7 @@ def test_loaders_of_the_same_split_share_its_pixels_on_a_device(small_store):
     assert np.array_equal(base.numpy(), small_store.images[rows])
     assert batches._split_on(cpu, small_store, "base") is base
     assert batches._split_on(cpu, small_store, "novel") is not base
-    key = (small_store.checksum, "base", cpu)
+    key = (small_store.identity, "base", cpu)
     assert key in batches._on_devices
     del base
     assert key not in batches._on_devices

@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 from unicorn_maml.errors import UsageError
-from unicorn_maml.settings import HeatmapSettings
+from unicorn_maml.settings import HeatmapSettings, PretrainSettings
 from unicorn_maml.studies import heatmap
+from unicorn_maml.training.pretrain import pretrain
 
 # As the shipped recipes: written for a GPU, without a store.
 RECIPE = {"method": "maml", "width": 8, "way": 3, "query": 3, "epochs": 1, "tasks_per_epoch": 2}
@@ -41,6 +42,22 @@ def test_what_is_left_open_is_as_in_the_recipe(recipe, small_store, tmp_path):
     cell = json.loads(config.read_text())
     for name in ("store", "seed", "precision"):
         assert cell[name] == result["tests"][0][name] == whole[name]
+
+
+def test_cells_of_one_map_start_from_the_same_backbone(recipe, small_store, tmp_path):
+    common = {"store": str(small_store.folder), "width": 8, "epochs": 1, "crop": "none"}
+    for seed in (0, 1):
+        pretrain(PretrainSettings(**common, seed=seed, out=tmp_path / f"backbone-{seed}"))
+    (tmp_path / "backbone-0").rename(tmp_path / "backbone")
+    whole = {**RECIPE, "store": str(small_store.folder), "init": str(tmp_path / "backbone")}
+    recipe.write_text(yaml.safe_dump(whole))
+    settings = HeatmapSettings(recipe=recipe, out=tmp_path / "out", **GRID)
+    first = heatmap.run(settings)
+    assert heatmap.run(settings)["data"] == first["data"]
+    (tmp_path / "backbone").rename(tmp_path / "backbone-0")
+    (tmp_path / "backbone-1").rename(tmp_path / "backbone")
+    with pytest.raises(UsageError, match="was trained from another backbone"):
+        heatmap.run(settings)
 
 
 def test_compiling_is_asked_for_by_the_option(recipe, small_store, tmp_path):

@@ -504,6 +504,14 @@ def test_an_interrupted_study_goes_on_where_it_stopped(trained, tmp_path, monkey
     assert resumed["data"]["MAML"]["by_position"] == whole["data"]["MAML"]["by_position"]
 
 
+def test_a_study_does_not_take_up_what_another_one_has_measured(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(selection, "choices_result", None)  # measured, then it fails
+    with pytest.raises(TypeError):
+        selection.run(ask(SelectionSettings, tmp_path, trained["maml"]))
+    with pytest.raises(UsageError, match="interrupted work had study selection, not ensemble"):
+        ensemble.run(ask(EnsembleSettings, tmp_path, trained["maml"], resume=True))
+
+
 @pytest.mark.parametrize(
     ("study", "kind", "what_follows"),
     [

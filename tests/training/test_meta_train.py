@@ -18,9 +18,10 @@ from conftest import make_store
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.errors import DivergedError, FileError, UsageError
+from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.sealed import write_sealed
-from unicorn_maml.settings import TrainSettings, to_json
+from unicorn_maml.settings import EvaluateSettings, TrainSettings, to_json
 from unicorn_maml.training.checkpoint import (
     export_checkpoint,
     load_checkpoint,
@@ -218,43 +219,43 @@ def test_a_run_killed_between_the_two_renames_of_a_checkpoint_recovers(settings)
     assert folders == ["best", "last", "last.12345.new", "last.old"]
 
 
-@pytest.mark.parametrize("kills", range(3))
-def test_a_run_killed_at_any_write_recovers(settings, tmp_path, monkeypatch, kills):
-    """Every rename, and every write of a log line, is a moment at which a process may die."""
+class Killed(BaseException):
+    """A process that was killed."""
+
+
+def test_a_run_killed_at_any_write_recovers(settings, tmp_path, monkeypatch):
+    """Before every rename, removal and line of the log, a process may die; then it does nothing."""
+    settings = replace(settings, epochs=2)
+    moments, dies_at = 0, 0
+
+    def dying(action):
+        def act(*arguments, **options):
+            nonlocal moments
+            moments += 1
+            if 0 < dies_at <= moments:
+                raise Killed
+            return action(*arguments, **options)
+
+        return act
+
+    for owner, name in [(Path, "rename"), (Path, "replace"), (shutil, "rmtree")]:
+        monkeypatch.setattr(owner, name, dying(getattr(owner, name)))
+    monkeypatch.setattr(RunFolder, "log", dying(RunFolder.log))
     meta_train(settings)
-    killed = replace(settings, out=tmp_path / "killed")
-    rename, log, moments = Path.rename, RunFolder.log, []
-
-    class Killed(BaseException):
-        pass
-
-    def die_sometimes() -> None:
-        moments.append(1)
-        if len(moments) % 4 == kills + 1 and len(moments) < 16:
-            raise Killed
-
-    def dying_rename(self, target):
-        die_sometimes()
-        return rename(self, target)
-
-    def dying_log(self, entry):
-        log(self, entry)
-        die_sometimes()
-
-    monkeypatch.setattr(Path, "rename", dying_rename)
-    monkeypatch.setattr(RunFolder, "log", dying_log)
-    for _ in range(20):
-        resume = (killed.out / "config.json").is_file()
-        try:
-            meta_train(replace(killed, resume=resume))
-            break
-        except Killed:
-            continue
-    assert len(moments) >= 12
-    assert_same(weights(settings.out / "last"), weights(killed.out / "last"))
-    assert_same(weights(settings.out / "best"), weights(killed.out / "best"))
-    epochs = [json.loads(line)["epoch"] for line in (killed.out / "log.jsonl").open()]
-    assert epochs == [1, 2, 3]
+    left_behind = set()
+    for moment in range(1, moments + 1):
+        killed = replace(settings, out=tmp_path / f"killed-{moment}")
+        moments, dies_at = 0, moment
+        with pytest.raises(Killed):
+            meta_train(killed)
+        dies_at = 0
+        left_behind |= {path.suffix for path in killed.out.iterdir() if path.is_dir()}
+        meta_train(replace(killed, resume=(killed.out / "config.json").is_file()))
+        assert_same(weights(settings.out / "last"), weights(killed.out / "last"))
+        assert_same(weights(settings.out / "best"), weights(killed.out / "best"))
+        epochs = [json.loads(line)["epoch"] for line in (killed.out / "log.jsonl").open()]
+        assert epochs == [1, 2]
+    assert {".new", ".old"} <= left_behind, "what only a killed process leaves"
 
 
 def test_resuming_where_there_is_no_run_is_refused(settings):
@@ -264,12 +265,15 @@ def test_resuming_where_there_is_no_run_is_refused(settings):
 
 
 def test_a_checkpoint_can_be_read_while_it_is_being_replaced(settings):
-    readings, stop = [], threading.Event()
+    readings, failures, stop = [], [], threading.Event()
 
     def read():
         while not stop.is_set():
             if (settings.out / "last").is_dir():
-                readings.append(load_checkpoint(settings.out / "last").metrics["epoch"])
+                try:
+                    readings.append(load_checkpoint(settings.out / "last").metrics["epoch"])
+                except Exception as error:
+                    failures.append(error)
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -278,6 +282,7 @@ def test_a_checkpoint_can_be_read_while_it_is_being_replaced(settings):
     finally:
         stop.set()
         reader.join()
+    assert not failures
     assert readings == sorted(readings)
     assert len(readings) > 10
 
@@ -395,12 +400,38 @@ def test_a_run_resumes_without_the_checkpoint_that_it_began_with_but_not_on_anot
 
 
 def test_with_drop_layers_a_run_of_one_task_per_update_is_repeatable(settings, tmp_path):
-    dropping = replace(settings, backbone="resnet12", drop=True, task_batch=1, epochs=1)
-    dropping = replace(dropping, tasks_per_epoch=2, validation_tasks=1)
+    dropping = replace(settings, backbone="resnet12", drop=True, task_batch=1, epochs=2)
+    dropping = replace(dropping, tasks_per_epoch=2, validation_tasks=3)
+    found = {}
     for name in ("first", "second"):
         torch.manual_seed(len(name))
         meta_train(replace(dropping, out=tmp_path / name))
-    assert_same(weights(tmp_path / "first" / "last"), weights(tmp_path / "second" / "last"))
+        log = [json.loads(line) for line in (tmp_path / name / "log.jsonl").open()]
+        found[name] = [(entry["loss"], entry["validation_accuracy"]) for entry in log]
+    assert found["first"] == found["second"]
+    for kept in ("best", "last"):
+        assert_same(weights(tmp_path / "first" / kept), weights(tmp_path / "second" / kept))
+    tested = evaluate(
+        EvaluateSettings(
+            checkpoint=tmp_path / "first" / "last",
+            split="validation",
+            tasks=3,
+            query=3,
+            seed=dropping.seed,
+        )
+    )
+    assert tested["accuracy"] == found["first"][-1][1], "drop layers rest, as in `evaluate`"
+
+
+def test_a_run_of_an_older_version_does_not_resume_with_a_newer_option(settings):
+    meta_train(replace(settings, epochs=1))
+    file = settings.out / "config.json"
+    recorded = json.loads(file.read_text())
+    del recorded["augment"]
+    file.write_text(json.dumps(recorded))
+    with pytest.raises(UsageError, match="has --augment False, not True"):
+        meta_train(replace(settings, epochs=1, augment=True, resume=True))
+    meta_train(replace(settings, epochs=1, resume=True))
 
 
 def test_init_refuses_another_backbone_pooling_or_image_size(settings, tmp_path):

@@ -327,6 +327,9 @@ def test_rotations_are_told_from_the_logits_of_the_classes():
     model = Classifier(torch.nn.Flatten(), 16, classes=3)
     logits, turns = model(torch.rand(8, 1, 4, 4))
     torch.testing.assert_close(turns, model.turns(logits))
+    with torch.autocast("cpu", torch.bfloat16):
+        coarse = model(torch.rand(8, 1, 4, 4).bfloat16())
+    assert [each.dtype for each in coarse] == [torch.float32] * 2
     chances = turns.sigmoid()
     told = [
         -(chances[row, turn].log() if turn == row // 2 else (1 - chances[row, turn]).log())

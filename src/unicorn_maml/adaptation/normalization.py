@@ -28,6 +28,8 @@ __all__ = ["Statistics", "TaskBatchNorm", "query_statistics", "replace_batch_nor
 
 Statistics = Literal["batch", "running", "support"]
 
+_PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
 
 def query_statistics(policy: Normalization, *, meta_training: bool) -> Statistics:
     """Which statistics normalise the query images under a policy."""
@@ -86,12 +88,24 @@ class TaskBatchNorm(nn.Module):
 
 
 def replace_batch_norm(module: nn.Module) -> list[tuple[str, TaskBatchNorm]]:
-    """Put a TaskBatchNorm in the place of every batch-norm layer; return them with their names."""
+    """Put a TaskBatchNorm in the place of every batch-norm layer; return them with their names.
+
+    A layer that has several names is replaced under all of them, and returned with the first one.
+    """
+    stand_ins: dict[nn.Module, TaskBatchNorm] = {}
     replaced = []
-    for name, layer in list(module.named_modules()):
-        if isinstance(layer, _BatchNorm):
-            parent, _, attribute = name.rpartition(".")
-            stand_in = TaskBatchNorm(layer)
-            setattr(module.get_submodule(parent), attribute, stand_in)
-            replaced.append((name, stand_in))
+    for name, layer in list(module.named_modules(remove_duplicate=False)):
+        if not isinstance(layer, _BatchNorm):
+            continue
+        if type(layer) not in _PLAIN:  # it does more than to normalise, which would be lost
+            raise UsageError(
+                f"The layer {name} of this network is a {type(layer).__name__}, which is not "
+                "replaced by statistics of tasks; take another network, or keep its features as "
+                "they are (adapt its head, under `frozen`)."
+            )
+        if layer not in stand_ins:
+            stand_ins[layer] = TaskBatchNorm(layer)
+            replaced.append((name, stand_ins[layer]))
+        parent, _, attribute = name.rpartition(".")
+        setattr(module.get_submodule(parent), attribute, stand_ins[layer])
     return replaced

@@ -129,8 +129,9 @@ def _build(
         raise ValueError("its classes are no labels")
     if weight.ndim != 2 or len(weight) != len(classes) or bias.shape != (len(classes),):
         raise ValueError("its head does not fit its classes")
-    backbone = build_photo_backbone(description["architecture"])
     weights = {name.removeprefix(_BACKBONE): value for name, value in tensors.items()}
+    _check_shapes(weights, description["architecture"])
+    backbone = build_photo_backbone(description["architecture"])
     backbone.load_state_dict(weights)
     network = AdaptedNetwork(
         backbone.eval().to(device),
@@ -142,6 +143,17 @@ def _build(
     )
     _try(network)
     return Saved(network, classes, dict(description["parameters"]), dict(description["state"]))
+
+
+def _check_shapes(weights: dict[str, torch.Tensor], architecture: dict[str, Any]) -> None:
+    """Before any memory is taken for a network, which may be described as enormous."""
+    if "timm" in architecture:  # a name of a model that is as large as it is
+        return
+    with torch.device("meta"):
+        needed = build_photo_backbone(architecture).state_dict()
+    shapes = {name: value.shape for name, value in weights.items()}
+    if shapes != {name: value.shape for name, value in needed.items()}:
+        raise ValueError("its weights do not fit the network that is described")
 
 
 def _checked_preprocessing(recorded: dict[str, Any]) -> Preprocessing:

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unicorn_maml.data.archives import DAMAGED, Member, Sources
+from unicorn_maml.data.decode import LARGEST_PIXELS
 from unicorn_maml.errors import FileError
 
-__all__ = ["ArrayHeader", "read_array", "read_header"]
+__all__ = ["ArrayHeader", "read_array", "read_header", "refuse_large_images"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,15 @@ def read_header(sources: Sources, member: Member) -> ArrayHeader:
     if header.offset + int(np.prod(shape, dtype=object)) != member.size:
         raise FileError(f"{sources.name(member)} is cut off; get it again.")
     return header
+
+
+def refuse_large_images(name: str, height: int, width: int) -> None:
+    """Refuse an array of images that would take more memory than an image file may."""
+    if height * width > LARGEST_PIXELS:
+        raise FileError(
+            f"{name} has images of {width} x {height} pixels, over {LARGEST_PIXELS // 10**6} "
+            "million; make them smaller."
+        )
 
 
 def _parse(file: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:

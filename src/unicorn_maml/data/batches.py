@@ -91,7 +91,7 @@ _on_devices: WeakValueDictionary[tuple[str, str, torch.device], Tensor] = WeakVa
 
 def _split_on(device: torch.device, store: ImageStore, split: str) -> Tensor:
     """The pixels of a split, from its first row to its last: once for all loaders that use them."""
-    key = (store.checksum, split, device)
+    key = (store.identity, split, device)
     pixels = _on_devices.get(key)
     if pixels is None:
         entries = store.classes_of(split)

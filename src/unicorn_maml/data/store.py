@@ -4,9 +4,12 @@ A store is a folder. `images.npy` holds uint8 pixels `(n, H, W, C)`; `store.json
 their splits and rows, where the images came from and what was done to them.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, get_args
 
@@ -54,7 +57,13 @@ class ImageStore:
     preprocessing: str
     pixel_mean: tuple[float, ...]  # per channel over the base classes, of pixels in 0..1
     pixel_std: tuple[float, ...]
-    checksum: str
+    checksum: str  # of the pixels
+
+    @cached_property
+    def identity(self) -> str:
+        """A checksum of the pixels and of where classes and splits begin: the same tasks."""
+        layout = [(entry.split, entry.start, entry.count) for entry in self.classes]
+        return hashlib.sha256(json.dumps([self.checksum, layout]).encode()).hexdigest()
 
     @property
     def size(self) -> int:

@@ -212,7 +212,7 @@ def prepare(
         "seed": settings.seed,
         "split": settings.split,
         "store": store_name,
-        "store_checksum": store.checksum,
+        "store_checksum": store.identity,
         "data_set": (store.source.split() or ["unknown"])[0].rstrip(":"),
         "checkpoint": str(checkpoint.folder),
         "weights_sha256": checkpoint.weights_sha256,

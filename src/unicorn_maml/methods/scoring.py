@@ -13,6 +13,7 @@ from unicorn_maml.methods.features import FeatureLoader
 from unicorn_maml.methods.method import Method, Prediction, set_statistics
 
 __all__ = [
+    "accuracy_or_guess",
     "accuracy_percent",
     "iterate_accuracies",
     "iterate_feature_accuracies",
@@ -28,6 +29,13 @@ _FEATURE_BYTES = 64 * 2**20
 def accuracy_percent(logits: Tensor, labels: Tensor) -> Tensor:
     """Logits (T, Q, N), labels (T, Q) -> accuracies (T,) in percent; the first of equals wins."""
     return (logits.argmax(-1) == labels).double().mean(1) * 100
+
+
+def accuracy_or_guess(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, but 100 / N where logits are not finite; and whether they are, (T,)."""
+    finite = logits.isfinite().all(-1).all(-1)
+    guess = torch.tensor(100 / logits.shape[-1], dtype=torch.double, device=logits.device)
+    return torch.where(finite, accuracy_percent(logits, labels), guess), finite
 
 
 def predict(method: Method, tasks: TaskBatch) -> Tensor:

@@ -79,9 +79,9 @@ _SAMPLE = "draw this many permutations instead of trying all (needed for more th
 class PermutationsSettings(StudySettings):
     """How much the result of a task depends on which class gets which slot.
 
-    Every task is solved under all N! assignments of its classes to slots. Two controls tell how
-    much of the spread is noise: repeats of one permutation, and the best permutation by half of the
-    query images scored on the other half.
+    Every task is solved under all N! assignments of its classes to slots. Three controls tell how
+    much of the spread is noise: repeats of one permutation, the best permutation by half of the
+    query images scored on the other half, and what the halves have in common over permutations.
     """
 
     study: ClassVar[str] = "permutations"

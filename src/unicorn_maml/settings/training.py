@@ -73,7 +73,7 @@ class TrainSettings:
     order: Annotated[Literal[1, 2], "1: first-order meta-gradients, 2: exact second-order ones"] = 1
     adapt: Annotated[Literal["all", "head"], ADAPT] = "all"
     normalization: Annotated[Normalization, NORMALIZATION] = "mixed"
-    drop: Annotated[bool, DROP] = False
+    drop: Annotated[bool, DROP + "; not on validation tasks"] = False
     augment: Annotated[
         bool, "vary the images of base classes: crops shifted by 8 pixels, flips, colours"
     ] = False

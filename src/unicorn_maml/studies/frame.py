@@ -73,6 +73,8 @@ def run_tests(
             f"The study {settings.study} measures every task by itself, so nothing can leak from "
             "one to the next; leave --leak out."
         )
+    for test in tests:
+        test.record["study"] = settings.study  # what is measured: another study does not resume it
     file = settings.folder / STUDY_FILE
     run_all(tests, file, on_progress, resume=settings.resume)
     keep_finished(tests, file)

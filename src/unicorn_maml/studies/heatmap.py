@@ -21,6 +21,7 @@ from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import EvaluateSettings, HeatmapSettings, TrainSettings, to_json
 from unicorn_maml.studies.frame import study_result
+from unicorn_maml.training.checkpoint import load_checkpoint
 from unicorn_maml.training.meta_train import meta_train
 
 __all__ = ["run"]
@@ -181,12 +182,19 @@ def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
     file = training.folder / "test.json"
     asked = {
         "training": {**to_json(training), "resume": False, "device": None},
-        "store_checksum": open_store(training.store).checksum,
+        "store_checksum": open_store(training.store).identity,
         "tasks": settings.tasks,
         "query": settings.query,
+        "init_sha256": load_checkpoint(training.init).weights_sha256 if training.init else None,
     }
     if file.is_file():
         earlier = read_object(file)
+        backbone = asked["init_sha256"]
+        if earlier["asked"].get("init_sha256", backbone) != backbone:
+            raise UsageError(
+                f"{training.folder} was trained from another backbone than the one that is in "
+                f"{training.init} now; choose another --out."
+            )
         if earlier.get("asked") == asked:
             return dict(earlier["cell"])
         if not training.resume:  # it diverged, and left no run

@@ -1,7 +1,7 @@
 """The four normalisation policies on the same tasks, with paired differences.
 
 A policy that a network was not trained for may let the inner loop diverge. Such a task counts as
-guessed (all images in the first slot), and is counted.
+guessed (1/N are right), and is counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.intervals import Interval
 from unicorn_maml.methods.maml import MAML
-from unicorn_maml.methods.scoring import accuracy_percent
+from unicorn_maml.methods.scoring import accuracy_or_guess
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import Normalization, PoliciesSettings
 from unicorn_maml.studies.frame import (
@@ -86,8 +86,8 @@ def _measure(
     method.eval()
     for tasks in batches(method, loader, numbers):
         logits = method(tasks).logits
-        finite = logits.isfinite().all(-1).all(-1).double()
-        yield torch.stack([accuracy_percent(logits, tasks.query_labels), finite], 1).cpu().numpy()
+        accuracy, finite = accuracy_or_guess(logits, tasks.query_labels)
+        yield torch.stack([accuracy, finite.double()], 1).cpu().numpy()
 
 
 def describe(label: str, found: dict[str, Any], tasks: int) -> str:

@@ -1,7 +1,7 @@
 """Accuracy along the inner steps, on tasks of base and of novel classes.
 
 Support images are predicted as query images are, by the same policy. A network whose logits are not
-finite counts as guessing (all images in the first slot), and is counted.
+finite counts as guessing (1/N are right), and is counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from unicorn_maml.data.batches import TaskBatch, TaskLoader
 from unicorn_maml.evaluation.meta_test import MetaTest
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.maml import MAML
-from unicorn_maml.methods.scoring import accuracy_percent
+from unicorn_maml.methods.scoring import accuracy_or_guess
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import StepsSettings
 from unicorn_maml.studies.frame import (
@@ -100,15 +100,9 @@ def follow_steps(method: MAML, tasks: TaskBatch) -> NDArray[np.float64]:
 
     def see(_step: int, state: AdaptedTasks) -> None:
         support, query = state.logits(tasks.support_images), state.logits(tasks.query_images)
-        rows.append(
-            torch.stack(
-                [
-                    accuracy_percent(support, tasks.support_labels),
-                    accuracy_percent(query, tasks.query_labels),
-                    query.isfinite().all(-1).all(-1).double(),
-                ]
-            )
-        )
+        on_support, _ = accuracy_or_guess(support, tasks.support_labels)
+        on_query, finite = accuracy_or_guess(query, tasks.query_labels)
+        rows.append(torch.stack([on_support, on_query, finite.double()]))
 
     adapt(
         method.backbone,

@@ -22,9 +22,11 @@ class Classifier(nn.Module):
         self.turns = nn.Linear(classes, 4)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Images -> logits of the classes and of the rotations."""
-        logits = self.classes(self.backbone(images))
-        return logits, self.turns(logits)
+        """Images -> logits of the classes and of the rotations, never below float32."""
+        features = self.backbone(images)
+        with torch.autocast(images.device.type, enabled=False):
+            logits = self.classes(features.to(self.classes.weight.dtype))
+            return logits, self.turns(logits)
 
 
 def target_shares(

@@ -70,7 +70,7 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
     spec = ModelSpec(
         method=settings.method, way=settings.way, features=backbone_spec(settings, store)
     )
-    begun = load_begun(settings.folder, store.checksum) if settings.resume else None
+    begun = load_begun(settings.folder, store.identity) if settings.resume else None
     method, pixels = _first_model(settings, spec, store, begun)
     method.to(device)
     vary = (lambda images: augment(images, _VARIATION)) if settings.augment else None
@@ -258,8 +258,14 @@ class _Trainer:
         }
 
     def _validate(self) -> dict[str, float]:
+        """Accuracy on the validation tasks; drop layers rest, so that a task has one result."""
         numbers = range(self.settings.validation_tasks)
-        scores = np.concatenate(list(iterate_accuracies(self.method, self.validation, numbers)))
+        trained = self.method.adaptation
+        self.method.adaptation = replace(trained, drop=False)
+        try:
+            scores = np.concatenate(list(iterate_accuracies(self.method, self.validation, numbers)))
+        finally:
+            self.method.adaptation = trained
         interval = mean_interval(scores)
         return {"validation_accuracy": interval.mean, "validation_ci95": interval.ci95}
 
@@ -282,7 +288,7 @@ class _Trainer:
                 **entry,
                 "best": self.best,
                 "run_seconds": self.seconds,
-                "store_checksum": self.base.sampler.store.checksum,
+                "store_checksum": self.base.sampler.store.identity,
             },
             training_state=optimizer_state(self.optimizer) if resumable else None,
         )

@@ -76,7 +76,7 @@ def pretrain(settings: PretrainSettings, on_progress: OnProgress | None = None) 
     """Pre-train as the settings say, or continue a run, and return how it ended."""
     device = choose_device(settings.device)
     store = open_store(settings.store)
-    begun = load_begun(settings.folder, store.checksum) if settings.resume else None
+    begun = load_begun(settings.folder, store.identity) if settings.resume else None
     trainer = _Trainer(settings, store, device, begun)
     trainer.run = RunFolder(settings)
     try:
@@ -103,7 +103,7 @@ class _Trainer:
         begun: Checkpoint | None,
     ):
         self.settings, self.device = settings, device
-        self.store_checksum = store.checksum
+        self.store_checksum = store.identity
         self.spec = ModelSpec(method="pretrained", way=5, features=backbone_spec(settings, store))
         self.base = SplitImages(store, "base", device)
         self.validation = SplitImages(store, "validation", device)
@@ -288,7 +288,6 @@ class _Trainer:
         bfloat16 = settings.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
             logits, turns = self.forward(images)
-        logits, turns = logits.float(), turns.float()
         loss = F.cross_entropy(logits, targets)
         if settings.rotation > 0:
             loss = loss + settings.rotation * rotation_loss(turns)

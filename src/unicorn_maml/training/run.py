@@ -34,7 +34,7 @@ class RunFolder:
         self._tensorboard: SummaryWriter | None = None
         config = {k: v for k, v in to_json(settings).items() if k not in _NOT_RECORDED}
         if settings.resume:
-            self._refuse_other_settings(config)
+            self._refuse_other_settings(config, to_json(type(settings)()))
             recover_folder(self.best)
             recover_folder(self.last)
         else:
@@ -53,7 +53,7 @@ class RunFolder:
                 "--resume, or choose another --out."
             )
 
-    def _refuse_other_settings(self, config: dict[str, Any]) -> None:
+    def _refuse_other_settings(self, config: dict[str, Any], defaults: dict[str, Any]) -> None:
         if not (self.folder / "config.json").is_file():
             raise UsageError(f"There is no run in {self.folder} to resume; check --out.")
         recorded = read_object(self.folder / "config.json")
@@ -66,7 +66,8 @@ class RunFolder:
                 f"--out {shlex.quote(str(self.folder))} --resume`."
             )
         # What an older version did not record yet has its default there.
-        for name in sorted((recorded.keys() & config.keys()) - _FREE_TO_CHANGE):
+        recorded = {**defaults, **recorded}
+        for name in sorted(config.keys() - _FREE_TO_CHANGE):
             if recorded[name] != config[name]:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(

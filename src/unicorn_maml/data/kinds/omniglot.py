@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from unicorn_maml.data.archives import Member, Sources
-from unicorn_maml.data.arrays import read_array, read_header
+from unicorn_maml.data.arrays import read_array, read_header, refuse_large_images
 from unicorn_maml.data.listing import Item, ListedClass, Listing, RawPixels, images_of
 from unicorn_maml.errors import FileError
 from unicorn_maml.settings import DataPrepareSettings
@@ -76,6 +76,7 @@ def _from_arrays(sources: Sources, arrays: dict[str, Member]) -> dict[Character,
     if not set(columns[0]) <= set(_PARTS):
         raise FileError(f"{sources.label} has a split that is neither of {' and '.join(_PARTS)}.")
     _, drawings, height, width = header.shape
+    refuse_large_images(sources.name(member), height, width)
     characters: dict[Character, list[Item]] = defaultdict(list)
     for number, (part, alphabet, character) in enumerate(zip(*columns, strict=True)):
         if re.fullmatch(r"\d+", character):

@@ -18,7 +18,7 @@ from collections import defaultdict
 from typing import Any
 
 from unicorn_maml.data.archives import Member, Problem, Sources
-from unicorn_maml.data.arrays import read_array, read_header
+from unicorn_maml.data.arrays import read_array, read_header, refuse_large_images
 from unicorn_maml.data.class_lists import published_splits
 from unicorn_maml.data.class_splits import list_by_class_names, list_by_csvs
 from unicorn_maml.data.kinds.miniimagenet import wordnet_number
@@ -60,6 +60,7 @@ def _list_arrays(sources: Sources, bgr: bool) -> Listing:
         if len(header.shape) != 4 or header.shape[3] != 3:
             raise FileError(f"{name} has images {header.shape} instead of (n, height, width, 3).")
         count, height, width, channels = header.shape
+        refuse_large_images(name, height, width)
         labels = _labels(sources, word)
         if len(labels) != count:
             raise FileError(f"{name} has {count} images, but there are {len(labels)} labels.")
