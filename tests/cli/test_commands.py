@@ -406,6 +406,22 @@ def test_a_full_disk_loses_nothing_that_was_done(cli, store, tmp_path, monkeypat
     assert "Best of 3 epochs" in out
 
 
+def test_a_disk_that_is_full_at_the_end_costs_no_figures(cli, store, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    assert cli(f"train --store {store} --out {run} {SMALL} --epochs 1")[0] == 0
+
+    def full(path, *_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("unicorn_maml.evaluation.unfinished.write_json", full)
+    file = tmp_path / "result.json"
+    for words in (f"evaluate {run}", f"compare {run} {run}"):
+        code, out, err = cli(words, f"--tasks 2 --query 3 --json {file}")
+        assert code == 1
+        assert "No space is left on the disk" in error_sentence(err)
+        assert "accuracy" in out
+
+
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_stopping_a_run_says_how_to_go_on(store, tmp_path, stop):
     run = tmp_path / "run"

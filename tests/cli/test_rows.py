@@ -159,15 +159,56 @@ def test_a_network_that_was_trained_anew_shares_nothing_with_the_one_before(
     recipe = place / "recipes" / f"{row}.yaml"
     recipe.write_text(recipe.read_text() + "seed: 1\n")
     assert results_run(row, "--tasks 3")[0] == 0
-    assert {file.name for file in (place / "runs").glob("*.json*")} == {f"{row}.mixed.json"} | {
-        f"difference-{row}-batch-minus-mixed.json"
-    }
+    assert {file.name for file in (place / "runs").glob("*.json*")} == {f"{row}.mixed.json"}
     after = kept(place)
     name = f"{row}.mixed.json"
+    assert after.keys() == {name}, "a row is of one network"
     assert after[name]["weights_sha256"] != before[name]["weights_sha256"]
     assert after[name]["tasks"] == 3
-    pair = f"difference-{row}-batch-minus-mixed.batch.json"
-    assert after[pair] == before[pair]
+
+
+def test_folders_that_are_named_otherwise_are_the_same_folders(
+    results_run, place, cli, monkeypatch
+):
+    [row] = [row for row in ROWS if "unicorn" in row]
+    assert results_run(row, "--tasks 3")[0] == 0
+    before = kept(place)
+    monkeypatch.setattr(meta_test.MetaTest, "run", None)  # must not be needed again
+    monkeypatch.chdir(place)
+    folders = "--stores stores --recipes recipes --out runs --folder results"
+    assert cli("results run", row, folders, "--tasks 3 --device cpu")[0] == 0
+    assert kept(place) == before
+
+
+def test_a_store_that_was_made_anew_holds_up_no_row(results_run, place):
+    """Rows are tested anew one after the other, and paired when both have been."""
+    words = "miniimagenet-convnet4-maml-1shot miniimagenet-convnet4-unicorn-1shot --tasks 3"
+    assert results_run(words)[0] == 0
+    before = kept(place)
+    for file in (place / "runs").glob("miniimagenet*.json"):
+        of_other_images = json.loads(file.read_text()) | {"store_checksum": "0" * 64}
+        file.write_text(json.dumps(of_other_images))
+    assert results_run(words)[0] == 0
+    after = kept(place)
+    pair = "difference-miniimagenet-convnet4-1shot-unicorn-minus-maml.mixed.json"
+    assert after[pair]["difference"] == before[pair]["difference"]
+    sums = {after[pair][side]["store_checksum"] for side in ("first", "second")}
+    assert sums == {before[pair]["first"]["store_checksum"]}
+
+
+def test_a_store_of_another_kind_and_a_folder_that_is_a_file_are_told_first(results_run, place):
+    row = "miniimagenet-convnet4-unicorn-1shot"
+    (place / "results").write_text("")
+    code, _, error = results_run(row, "--tasks 2")
+    assert code == 2
+    assert "Cannot write" in error
+    (place / "results").unlink()
+    shutil.rmtree(place / "stores" / "miniimagenet")
+    make_store(place / "stores" / "miniimagenet", smallest=16, source="folder: birds")
+    code, _, error = results_run(row, "--tasks 2")
+    assert code == 2
+    assert "is one of folder" in error
+    assert not (place / "runs").exists()
 
 
 def test_that_a_policy_diverges_is_a_result_and_is_found_only_once(

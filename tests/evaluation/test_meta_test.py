@@ -275,8 +275,53 @@ def test_resume_needs_a_file_and_something_to_resume(trained, tmp_path):
     with pytest.raises(UsageError, match="There is nothing to resume for"):
         evaluate(ask(trained["unicorn"], resume=True, json=tmp_path / "none.json"))
     (tmp_path / "bad.json.part").write_text("[5]")
-    with pytest.raises(FileError, match="is damaged"):
+    with pytest.raises(FileError, match="is damaged; delete it"):
         evaluate(ask(trained["unicorn"], resume=True, json=tmp_path / "bad.json"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"per_task": None},
+        {"per_task": [[1, 2], [3, 4]]},
+        {"per_task": [1, float("nan")]},
+        {"per_task": [1, 10**400]},
+        {"per_task": ["a"]},
+        {"tasks": float("inf")},
+    ],
+)
+def test_accuracies_that_are_none_are_not_taken_up_and_not_paired(trained, tmp_path, change):
+    settings = ask(trained["unicorn"], json=tmp_path / "result.json", resume=True)
+    record = prepare(load_checkpoint(trained["unicorn"]), settings).record
+    kept = {"record": record, "tasks": 12, "per_task": [20.0, 40.0]}
+    part = unfinished_file(settings.json)
+    part.write_text(json.dumps([kept]))
+    assert evaluate(settings)["per_task"][:2] == [20.0, 40.0]
+    part.write_text(json.dumps([kept | change]))
+    with pytest.raises(FileError, match="is damaged; delete it"):
+        evaluate(settings)
+    if "per_task" in change:
+        result = evaluate(ask(trained["unicorn"]))
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            paired(result, result | change)
+
+
+def test_work_of_another_command_is_not_called_damaged(trained, tmp_path):
+    file = tmp_path / "result.json"
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(ask(trained["unicorn"], json=file, tasks=40), interrupt)
+    both = CompareSettings(first=trained["unicorn"], second=trained["maml"], query=3, json=file)
+    with pytest.raises(UsageError, match="is of another command"):
+        compare(replace(both, resume=True))
+
+
+def test_a_checkpoint_that_is_named_otherwise_is_the_same(trained, tmp_path, monkeypatch):
+    file = tmp_path / "result.json"
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(ask(trained["unicorn"], json=file, tasks=40), interrupt)
+    monkeypatch.chdir(trained["unicorn"].parent)
+    relative = ask(Path(trained["unicorn"].name), json=file, tasks=40, resume=True)
+    assert len(evaluate(relative)["per_task"]) == 40
 
 
 def test_split_seed_and_what_adapts_are_heeded(trained):

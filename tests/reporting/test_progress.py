@@ -36,3 +36,15 @@ def test_work_that_was_done_before_leaves_no_bar(log):
     with progress_bar("training", log):
         pass
     assert log.file.getvalue().strip() == ""
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("title", ["evaluating", "training miniimagenet-convnet4-unicorn-1shot"])
+def test_how_far_the_work_is_is_told_on_short_lines_too(title, width):
+    console = Console(file=io.StringIO(), force_terminal=False, width=width)
+    figures = {"epoch": 22, "loss": 1.514, "accuracy": 42.67, "tasks/s": 12.31}
+    with progress_bar(title, console) as update:
+        update(8_480, 50_000, figures)
+    [line] = console.file.getvalue().splitlines()
+    assert "8480/50000 -:--:-- epoch" in line
+    assert line.startswith(title[: width // 3 - 1])

@@ -39,6 +39,8 @@ def result(accuracy: float, policy: str = "mixed") -> dict:
         "store": "/somewhere/mini",
         "checkpoint": "/somewhere/runs/unicorn/best",
         "remedy": None,
+        "drop": False,
+        "leak": False,
         "head": "shared",
         "data_set": "miniimagenet",
         "backbone": "resnet12",
@@ -129,6 +131,56 @@ def test_a_result_of_something_else_than_its_row_is_refused(tmp_path, row, reaso
         add_result(write(tmp_path, result(65.5)), row, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"head": "cosine"}, "of head shared, but the result is of cosine"),
+        ({"adapt": "head"}, "of adapt all"),
+        ({"leak": True}, "of leak False"),
+        ({"drop": True}, "of drop False"),
+    ],
+)
+def test_a_result_that_was_tested_otherwise_than_its_row_says_is_refused(tmp_path, change, reason):
+    with pytest.raises(UsageError, match=reason):
+        add_result(write(tmp_path, result(65.5) | change), ROW, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"accuracy": "much"},
+        {"accuracy": float("nan")},
+        {"ci95": [1]},
+        {"tasks": "many"},
+        {"training": {**result(1.0)["training"], "kept_epoch": None}},
+        {"normalization": "../../elsewhere"},
+    ],
+)
+def test_figures_that_are_none_are_neither_kept_nor_shown(tmp_path, change):
+    strange = result(65.5) | change
+    with pytest.raises(FileError, match="is no result; make one"):
+        add_result(write(tmp_path, strange), ROW, tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+    (tmp_path / f"{ROW}.mixed.json").write_text(json.dumps(strange))
+    with pytest.raises(FileError, match="is no result that"):
+        results_table(tmp_path)
+
+
+def test_a_difference_is_kept_in_the_folder_whatever_its_name(tmp_path):
+    both = {"first": result(65.5), "second": result(64.5)}
+    both |= {"difference": 1.0, "difference_ci95": 0.2}
+    with pytest.raises(UsageError, match="letters, digits"):
+        add_result(write(tmp_path, both), "../../evil", tmp_path / "kept")
+    with pytest.raises(FileError, match="is no result"):
+        add_result(write(tmp_path, both | {"difference": float("inf")}), "x", tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_table_of_a_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="There is no folder"):
+        results_table(tmp_path / "nowhere")
+
+
 @pytest.mark.parametrize("name", [f"{ROW}.mixed.json", "difference-x.json"])
 def test_a_strange_file_among_the_results_is_named(tmp_path, name):
     (tmp_path / name).write_text("{}")
@@ -169,6 +221,10 @@ def _as_named(row: str) -> dict:
         "way": 5,
         "shot": int(shot.removesuffix("shot")),
         "split": "novel",
+        "head": "shared" if method == "unicorn" else "per-slot",
+        "adapt": "all",
+        "drop": False,
+        "leak": False,
         "inner_steps": 5,
     }
 

@@ -552,5 +552,6 @@ def test_what_was_measured_outlives_a_failure_of_what_follows(
 
 def test_a_backbone_that_adapts_nothing_is_refused(tmp_path):
     shipped = Path("miniimagenet-convnet4-pretrained")
-    with pytest.raises(UsageError, match="adapts nothing"):
-        steps.run(ask(StepsSettings, tmp_path, shipped, store="glyphs-84x3"))
+    for study, kind in ((steps, StepsSettings), (policies, PoliciesSettings)):
+        with pytest.raises(UsageError, match="is a pre-trained backbone, which adapts nothing"):
+            study.run(ask(kind, tmp_path, shipped, store="glyphs-84x3"))

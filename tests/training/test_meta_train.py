@@ -20,7 +20,7 @@ from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.errors import DivergedError, FileError, UsageError
 from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.methods.scoring import iterate_accuracies
-from unicorn_maml.sealed import write_sealed
+from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
 from unicorn_maml.settings import EvaluateSettings, TrainSettings, to_json
 from unicorn_maml.training.checkpoint import (
     export_checkpoint,
@@ -338,6 +338,20 @@ def test_init_brings_its_own_normalisation_of_images(settings, tmp_path):
     first = load_checkpoint(settings.out)
     assert other.pixel_mean != first.pixel_mean
     assert load_checkpoint(second.out).pixel_mean == first.pixel_mean
+
+
+def test_weights_that_are_no_numbers_are_refused(settings, tmp_path):
+    meta_train(replace(settings, epochs=1))
+    best = settings.out / "best"
+    description = read_sealed(best / "checkpoint.json")
+    file = best / "weights.safetensors"
+    tensors = read_tensors(file, description["sha256"]["weights.safetensors"])
+    next(iter(tensors.values())).view(-1)[0] = torch.nan
+    description["sha256"]["weights.safetensors"] = write_tensors(file, tensors)
+    write_sealed(best / "checkpoint.json", description)
+    for load in (load_checkpoint, lambda path: export_checkpoint(path, tmp_path / "exported")):
+        with pytest.raises(FileError, match="are not all finite"):
+            load(best)
 
 
 @pytest.mark.parametrize(

@@ -95,13 +95,15 @@ def evaluate(settings: EvaluateSettings) -> None:
             result = results.evaluate(settings, update)
     except KeyboardInterrupt:
         raise StoppedError(_stopped(settings.json)) from None
-    unfinished.write_result(settings.json, result)  # first: who reads what is printed may be gone
     table = Table("", "value", title="Meta-test", show_header=False)
     table.add_row("accuracy", f"{result['accuracy']:.2f} ± {result['ci95']:.2f} %")
     for name, value in result.items():
         if name not in _NOT_SHOWN:
             table.add_row(name.replace("_", " "), _shown(value))
-    console.print(table)
+    try:  # first: who reads what is printed may be gone
+        unfinished.write_result(settings.json, result)
+    finally:  # but a full disk does not cost the figures
+        console.print(table)
 
 
 def _stopped(file: Path | None) -> str:
@@ -161,8 +163,10 @@ def compare(settings: CompareSettings) -> None:
             result = results.compare(settings, update)
     except KeyboardInterrupt:
         raise StoppedError(_stopped(settings.json)) from None
-    unfinished.write_result(settings.json, result)
-    show_pair(result)
+    try:
+        unfinished.write_result(settings.json, result)
+    finally:
+        show_pair(result)
 
 
 def show_pair(result: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """`unicorn-maml results`: results to keep, and their table beside the paper's."""
 
 from unicorn_maml.cli.commands import console, show_pair
-from unicorn_maml.errors import FileError
+from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import check_can_write, read_object
 from unicorn_maml.reporting.results import add_result, results_table, update_document
 from unicorn_maml.settings import (
@@ -26,9 +26,14 @@ def results_difference(settings: ResultsDifferenceSettings) -> None:
 
     check_can_write(settings.json)
     both = [read_object(file) for file in (settings.first, settings.second)]
+    for file, each in zip((settings.first, settings.second), both, strict=True):
+        if each.get("diverged"):
+            raise UsageError(f"The test in {file} diverged, so it has no difference to another.")
     try:
         result = paired(both[0], both[1])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, UsageError):
+            raise
         raise FileError(
             f"{settings.first} or {settings.second} is no result; make them with "
             "`unicorn-maml evaluate --json`."

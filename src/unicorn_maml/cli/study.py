@@ -22,10 +22,12 @@ def study(settings: Any) -> None:
     check_can_write(settings.json)
     with progress_bar(settings.study, notes) as update:
         result = run_study(settings, update)
-    if settings.json:  # first: who reads what is printed may be gone
-        write_json(settings.json, result)
-    console.print(_table(result))
-    console.print(result["conclusion"])
+    try:  # first: who reads what is printed may be gone
+        if settings.json:
+            write_json(settings.json, result)
+    finally:  # but a full disk does not cost the figures
+        console.print(_table(result))
+        console.print(result["conclusion"])
     for entry in paper_numbers(result):
         console.print(f"The paper, {entry['where']}: {entry['label']}: {paper_text(entry)}.")
     console.print(f"Figure and numbers are in {settings.folder}.", soft_wrap=True)

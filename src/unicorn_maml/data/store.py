@@ -75,6 +75,11 @@ class ImageStore:
         """Colour channels: 1 or 3."""
         return int(self.images.shape[3])
 
+    @property
+    def data_set(self) -> str:
+        """The kind that the store was made as, such as `cub`."""
+        return (self.source.split() or ["unknown"])[0].rstrip(":")
+
     def classes_of(self, split: str) -> tuple[StoredClass, ...]:
         """Return the classes of one split."""
         return tuple(entry for entry in self.classes if entry.split == split)

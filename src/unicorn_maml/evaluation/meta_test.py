@@ -213,7 +213,7 @@ def prepare(
         "split": settings.split,
         "store": store_name,
         "store_checksum": store.identity,
-        "data_set": (store.source.split() or ["unknown"])[0].rstrip(":"),
+        "data_set": store.data_set,
         "checkpoint": str(checkpoint.folder),
         "weights_sha256": checkpoint.weights_sha256,
         "method": checkpoint.spec.method,

@@ -12,7 +12,7 @@ from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import CompareSettings, EvaluateSettings
 from unicorn_maml.training.checkpoint import load_checkpoint
 
-__all__ = ["compare", "evaluate", "paired"]
+__all__ = ["compare", "evaluate", "of_the_same_tasks", "paired"]
 
 # What says which tasks a number stands for.
 _TASKS = ("store_checksum", "split", "way", "shot", "query", "seed")
@@ -41,6 +41,11 @@ def compare(settings: CompareSettings, on_progress: OnProgress | None = None) ->
     return paired(first, second)
 
 
+def of_the_same_tasks(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Whether two results can be paired."""
+    return all(name in first and first[name] == second.get(name) for name in _TASKS)
+
+
 def paired(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Two results on identical tasks, and their difference; of the tasks that both have."""
     for name in _TASKS:
@@ -49,6 +54,10 @@ def paired(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
                 f"The two results are not of the same tasks: {name} is {first[name]} in one and "
                 f"{second[name]} in the other; evaluate both on the same tasks."
             )
+    for result in (first, second):
+        scores = np.array(result["per_task"], np.float64)
+        if scores.ndim != 1 or not len(scores) or not np.isfinite(scores).all():
+            raise ValueError("no accuracies")
     tasks = min(len(first["per_task"]), len(second["per_task"]))
     first, second = (_of_the_first(tasks, result) for result in (first, second))
     difference = mean_interval(np.subtract(first["per_task"], second["per_task"]))

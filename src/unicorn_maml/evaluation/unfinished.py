@@ -12,7 +12,14 @@ from unicorn_maml.evaluation.meta_test import MetaTest
 from unicorn_maml.files import check_can_write, read_json, sibling, write_json
 from unicorn_maml.progress import OnProgress
 
-__all__ = ["keep_finished", "run_all", "take_up", "unfinished_file", "write_result"]
+__all__ = [
+    "keep_finished",
+    "other_setting",
+    "run_all",
+    "take_up",
+    "unfinished_file",
+    "write_result",
+]
 
 _SECONDS_BETWEEN = 60.0  # of work that is lost at most where a process is killed
 
@@ -86,18 +93,32 @@ def take_up(tests: list[MetaTest], file: Path | None) -> None:
     if not kept.exists():
         raise UsageError(f"There is nothing to resume for {file}; leave --resume out.")
     try:
-        for test, earlier in zip(tests, read_json(kept), strict=True):
-            for name, value in test.record.items():
-                if earlier["record"].get(name) != value:
-                    raise UsageError(
-                        f"The interrupted work had {name} {earlier['record'].get(name)}, not "
-                        f"{value}; resume it with the same settings, or leave --resume out."
-                    )
-            test.per_task = np.array(earlier["per_task"], np.float64).tolist()
+        all_earlier = read_json(kept)
+        if len(all_earlier) != len(tests):
+            raise UsageError(f"{kept} is of another command; name another file, or delete it.")
+        for test, earlier in zip(tests, all_earlier, strict=True):
+            name = other_setting(test.record, earlier["record"])
+            if name:
+                raise UsageError(
+                    f"The interrupted work had {name} {earlier['record'].get(name)}, not "
+                    f"{test.record[name]}; resume it with the same settings, or delete {kept}."
+                )
+            values = np.array(earlier["per_task"], np.float64)
+            if not np.isfinite(values).all() or (values.ndim != 1 and not test.measure):
+                raise ValueError("no accuracies")
+            test.per_task = list(values.tolist())
             test.tasks = max(test.tasks, int(earlier["tasks"]))
-    except (TypeError, KeyError, AttributeError) as error:
-        raise FileError(f"{kept} is damaged; leave --resume out.") from error
-    except ValueError as error:
+    except (TypeError, KeyError, AttributeError, OverflowError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
-        raise FileError(f"{kept} is damaged; leave --resume out.") from error
+        raise FileError(f"{kept} is damaged; delete it and start anew.") from error
+
+
+_PLACES = {"checkpoint", "store"}  # told by checksums, wherever they are
+
+
+def other_setting(record: dict[str, Any], earlier: dict[str, Any]) -> str | None:
+    """The name of a setting in which an earlier test differs, if any does."""
+    return next(
+        (n for n, value in record.items() if n not in _PLACES and earlier.get(n) != value), None
+    )

@@ -6,6 +6,7 @@ methods on the same tasks is `difference-WHAT.POLICY.json`.
 """
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from importlib.resources import files
@@ -84,10 +85,12 @@ def add_result(file: Path, row: str, folder: Path) -> Path:
     pair = [result.get("first"), result.get("second")]
     try:
         if all(isinstance(each, dict) for each in pair):
+            if not re.fullmatch(r"\w[\w.-]*", row):
+                raise UsageError(f"A difference is named in letters, digits and -, not {row!r}.")
             kept = {
                 **{name: _small(result[name]) for name in ("first", "second")},
-                "difference": float(result["difference"]),
-                "difference_ci95": float(result["difference_ci95"]),
+                "difference": _number(result["difference"]),
+                "difference_ci95": _number(result["difference_ci95"]),
             }
             policy = result["first"]["normalization"]
             name = f"difference-{row}"
@@ -117,7 +120,11 @@ def _check_row(row: str, result: dict[str, Any]) -> None:
         "way": 5,
         "shot": named.shot,
         "split": "novel",
+        "head": "shared" if named.method == "unicorn" else "per-slot",
+        "adapt": "all",
         "remedy": None,
+        "drop": False,
+        "leak": False,
     }
     if named.method == "maml5steps":
         wanted["inner_steps"] = 5
@@ -131,8 +138,7 @@ def _check_row(row: str, result: dict[str, Any]) -> None:
 
 def _small(result: dict[str, Any]) -> dict[str, Any]:
     """A result without what is long or of one machine only, with the command that makes it."""
-    if not result.get("diverged"):
-        float(result["accuracy"])
+    _check_figures(result)
     small = {name: value for name, value in result.items() if name not in _NOT_KEPT}
     training = small["training"].items()
     small["training"] = {k: v for k, v in training if k not in _NOT_KEPT_OF_TRAINING}
@@ -156,11 +162,32 @@ def _small(result: dict[str, Any]) -> dict[str, Any]:
     return small
 
 
+def _check_figures(result: dict[str, Any]) -> None:
+    """ValueError, TypeError or KeyError for what a table cannot be made of."""
+    if not result.get("diverged"):
+        _number(result["accuracy"])
+        _number(result["ci95"])
+    training = result["training"]
+    for count in (result["tasks"], training["kept_epoch"], training["tasks_per_epoch"]):
+        if type(count) is not int:
+            raise TypeError(count)
+    if result["normalization"] not in _POLICIES:
+        raise ValueError(result["normalization"])
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise TypeError(value)
+    return float(value)
+
+
 def results_table(folder: Path) -> str:
     """Markdown: the paper's accuracies and ours, row by row, and the paired differences.
 
     Bold is the policy that a model was meta-trained under, which is compared with the paper.
     """
+    if not folder.is_dir():
+        raise UsageError(f"There is no folder {folder}; name that of the results with --folder.")
     lines = [
         "| row | paper | meta-trained on | "
         + " | ".join(f"`{policy}`" for policy in _POLICIES)
@@ -179,9 +206,10 @@ def results_table(folder: Path) -> str:
         lines += ["", "| same tasks | first minus second, points |", "|---|---|"]
     for file in differences:
         result = read_object(file)
-        if not {"difference", "difference_ci95"} <= result.keys():
-            raise _not_kept(file)
-        figure = _figure(result["difference"], result["difference_ci95"])
+        try:
+            figure = _figure(_number(result["difference"]), _number(result["difference_ci95"]))
+        except (KeyError, TypeError) as error:
+            raise _not_kept(file) from error
         name = file.name.removeprefix("difference-").removesuffix(".json")
         lines.append(f"| {name} | {figure} |")
     return "\n".join(lines)
@@ -191,11 +219,11 @@ def _read(file: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     result = read_object(file)
-    needed = {"tasks", "normalization", "training"}
-    needed |= {"diverged"} if result.get("diverged") else {"accuracy", "ci95"}
-    of_training = {"normalization", "kept_epoch", "tasks_per_epoch"}
-    if not needed <= result.keys() or not of_training <= set(result["training"]):
-        raise _not_kept(file)
+    try:
+        _check_figures(result)
+        _as_trained(result)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _not_kept(file) from error
     return result
 
 

@@ -15,6 +15,16 @@ from unicorn_maml.reporting.paper import paper_numbers, paper_text
 
 __all__ = ["Section", "read_section"]
 
+_UNSOUND = (  # what a file that is damaged or made up causes
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
 
 @dataclass(frozen=True)
 class Section:
@@ -60,7 +70,7 @@ def _refusing(file: Path, read: Any) -> Section:
     content = read_object(file)
     try:
         section: Section = read(file.parent, content)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except _UNSOUND as error:
         raise FileError(
             f"{file} is damaged or was written by another version; run it again to report it."
         ) from error
@@ -77,15 +87,21 @@ def _study_section(_folder: Path, result: dict[str, Any]) -> Section:
     if result["seconds"]:
         shown["time"] = f"{result['seconds']:.0f} s"
     return Section(
-        title=result["title"],
-        conclusion=result["conclusion"],
-        command=result["command"],
+        title=_text(result["title"]),
+        conclusion=_text(result["conclusion"]),
+        command=_text(result["command"]),
         details={name: value for name, value in shown.items() if value},
         figure=svg_of(draw_study(result)),
-        columns=["", *table["columns"]],
-        rows=[[row["label"], *map(cell_text, row["cells"])] for row in table["rows"]],
+        columns=["", *map(_text, table["columns"])],
+        rows=[[_text(row["label"]), *map(cell_text, row["cells"])] for row in table["rows"]],
         paper=[[e["label"], paper_text(e), e["where"]] for e in paper_numbers(result)],
     )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
 
 
 _SETTINGS = ["data_set", "backbone", "split", "way", "shot", "query", "inner_steps", "inner_lr"]

@@ -7,6 +7,7 @@ table and a figure, with all that is needed to get them again, and a conclusion 
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.heads import PerSlotHead
 from unicorn_maml.names import METHOD_NAMES, STUDY_FILE, STUDY_FORMAT, name_of_run
 from unicorn_maml.progress import OnProgress
-from unicorn_maml.settings import EvaluateSettings, StudySettings, to_json
+from unicorn_maml.settings import EvaluateSettings, PretrainSettings, StudySettings, to_json
 from unicorn_maml.training.checkpoint import load_checkpoint
 
 __all__ = [
@@ -42,7 +43,10 @@ __all__ = [
 
 
 def tests_of(settings: StudySettings, **changes: Any) -> list[MetaTest]:
-    """A test of each checkpoint with these changes to its settings, all on the same tasks."""
+    """A test of each checkpoint with these changes to its settings, all on the same tasks.
+
+    A study that has an inner loop of its own, by its settings or these changes, needs one to test.
+    """
     common = {field.name for field in fields(EvaluateSettings)}
     asked = {name: getattr(settings, name) for name in common if hasattr(settings, name)}
     asked |= {"json": None, "resume": False, **changes}
@@ -51,6 +55,10 @@ def tests_of(settings: StudySettings, **changes: Any) -> list[MetaTest]:
     for folder in folders:
         if folders.count(folder) > 1:
             raise UsageError(f"The checkpoint {folder} is named twice; name it once.")
+    if any(asked[name] is not None for name in ("inner_steps", "adapt", "normalization")):
+        for checkpoint in checkpoints:
+            if isinstance(checkpoint.settings, PretrainSettings):
+                raise _adapts_nothing(checkpoint.folder)
     return [
         prepare(
             checkpoint,
@@ -83,11 +91,15 @@ def run_tests(
 def adapting(test: MetaTest) -> MAML:
     """The method of a test that must have an inner loop."""
     if not isinstance(test.method, MAML):
-        raise UsageError(
-            f"{test.record['checkpoint']} is a pre-trained backbone, which adapts nothing; this "
-            "study needs a meta-trained checkpoint."
-        )
+        raise _adapts_nothing(test.record["checkpoint"])
     return test.method
+
+
+def _adapts_nothing(checkpoint: Path | str) -> UsageError:
+    return UsageError(
+        f"{checkpoint} is a pre-trained backbone, which adapts nothing; this study needs a "
+        "meta-trained checkpoint."
+    )
 
 
 def per_slot(test: MetaTest) -> MAML:

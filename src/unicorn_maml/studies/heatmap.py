@@ -118,7 +118,8 @@ def _recipe(settings: HeatmapSettings) -> TrainSettings:
 def _cell_settings(
     recipe: TrainSettings, settings: HeatmapSettings, steps: int, rate: float
 ) -> TrainSettings:
-    folder = settings.folder / "cells" / f"{steps}-steps-rate-{rate:g}"
+    shown = f"{rate:g}" if float(f"{rate:g}") == rate else repr(rate)
+    folder = settings.folder / "cells" / f"{steps}-steps-rate-{shown}"
     return replace(
         recipe,
         inner_steps=steps,

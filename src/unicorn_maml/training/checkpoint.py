@@ -220,6 +220,8 @@ def _check_shapes(
     for name, value in needed.items():
         if name not in weights or weights[name].shape != value.shape:
             raise ValueError(f"the weights {name} do not fit the network that is described")
+        if not weights[name].isfinite().all():
+            raise ValueError(f"the weights {name} are not all finite")
 
 
 @contextmanager

@@ -16,12 +16,20 @@ from unicorn_maml.settings import PretrainSettings, TrainSettings, to_json
 __all__ = ["RunFolder", "epoch_seed"]
 
 _NOT_RECORDED = {"out", "resume"}
+_PATHS = {"store", "init", "teacher"}
 _FREE_TO_CHANGE = {"device", "compile"}  # when a run is continued: rounding apart, the same
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
     """Of what an epoch draws at random: the same whether or not the run was interrupted."""
     return (seed * 100_003 + epoch) % 2**63
+
+
+def _same(name: str, first: Any, second: Any) -> bool:
+    """Whether two values of a setting are the same; a path may be spelled in several ways."""
+    if name in _PATHS and isinstance(first, str) and isinstance(second, str):
+        return Path(first).resolve() == Path(second).resolve()
+    return bool(first == second)
 
 
 class RunFolder:
@@ -68,7 +76,7 @@ class RunFolder:
         # What an older version did not record yet has its default there.
         recorded = {**defaults, **recorded}
         for name in sorted(config.keys() - _FREE_TO_CHANGE):
-            if recorded[name] != config[name]:
+            if not _same(name, recorded[name], config[name]):
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(
                     f"The run in {self.folder} has {option} {recorded[name]}, not {config[name]}; "
