@@ -8,7 +8,6 @@ off unless --tf32 is given, so that float32 is float32.
 import argparse
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -55,7 +54,7 @@ def main() -> None:
     keep_freed_memory()
     torch.backends.cudnn.allow_tf32 = arguments.tf32
     device = choose_device(arguments.device)
-    checkpoint = load_checkpoint(Path(arguments.backbone))
+    checkpoint = load_checkpoint(arguments.backbone)
     store = open_store(arguments.store)
     # One network for all rows, because compiled code belongs to a network.
     spec = replace(checkpoint.spec.features, size=store.size, channels=store.channels)

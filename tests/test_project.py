@@ -1,16 +1,19 @@
 """What the project's own files promise."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
+import unicorn_maml
 from unicorn_maml.settings import PretrainSettings, TrainSettings
-from unicorn_maml.training.checkpoint import load_checkpoint
+from unicorn_maml.training.checkpoint import load_checkpoint, shipped_checkpoints
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = Path(unicorn_maml.__file__).parent
 
 
 def test_the_python_example_of_the_readme_runs(capsys):
@@ -51,7 +54,7 @@ def test_every_recipe_of_the_paper_is_a_valid_configuration_and_says_what_its_na
     ],
 )
 def test_shipped_weights_are_known_by_name_and_sound(name, parameters):
-    checkpoint = load_checkpoint(Path(name))
+    checkpoint = unicorn_maml.load(name)
     backbone = checkpoint.method().backbone.eval()
     assert sum(value.numel() for value in backbone.parameters()) == parameters
     with torch.no_grad():
@@ -59,8 +62,18 @@ def test_shipped_weights_are_known_by_name_and_sound(name, parameters):
     assert features.isfinite().all()
 
 
+def test_all_shipped_weights_and_cards_are_files_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["unicorn_maml"]
+    packaged = {file for pattern in patterns for file in PACKAGE.glob(pattern)}
+    folders = shipped_checkpoints().values()
+    assert len(folders) >= 4
+    for folder in folders:
+        assert {folder / "card.json", folder / "weights.safetensors"} <= packaged
+
+
 def test_nothing_tracked_names_a_folder_of_one_machine():
-    folders = [ROOT / "weights", ROOT / "results", ROOT / "docs"]
+    folders = [PACKAGE / "weights", ROOT / "results", ROOT / "docs"]
     tracked = [file for folder in folders for file in folder.rglob("*.json")]
     assert len(tracked) > 10
     for file in tracked:

@@ -1,7 +1,5 @@
 """A classifier of photos keeps to scikit-learn's manners and to the inner loop's mathematics."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -20,6 +18,7 @@ from unicorn_maml.data.decode import Preprocessing
 from unicorn_maml.data.photos import pixels_of_photos
 from unicorn_maml.errors import DivergedError, FileError, UsageError
 from unicorn_maml.settings import AdaptationSettings
+from unicorn_maml.training.checkpoint import shipped_checkpoints
 
 CONVNET = "miniimagenet-convnet4-pretrained"
 
@@ -142,7 +141,7 @@ def test_a_grid_of_numpy_values_can_be_searched_and_its_best_saved(grid, tmp_pat
 
 
 def test_the_model_may_be_a_path_which_is_kept_as_given():
-    folder = Path(__file__).parents[2] / "weights" / CONVNET
+    folder = shipped_checkpoints()[CONVNET]
     made = classifier(model=folder).fit(*photos(1))
     assert made.get_params()["model"] is folder
     assert clone(made).get_params() == made.get_params()

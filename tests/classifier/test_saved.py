@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +13,7 @@ from photos import photo, photos
 from unicorn_maml import FewShotClassifier
 from unicorn_maml.errors import FileError, UnicornError, UsageError
 from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
+from unicorn_maml.training.checkpoint import shipped_checkpoints
 
 CONVNET = "miniimagenet-convnet4-pretrained"
 ENORMOUS = {"backbone": "convnet4", "width": 300_000, "pooling": "average"}
@@ -120,7 +120,7 @@ def test_a_head_that_makes_no_sense_is_refused_whatever_its_checksum(mine, head,
 
 
 def test_no_folder_of_this_machine_is_in_the_description(tmp_path):
-    folder = Path(__file__).parents[2] / "weights" / CONVNET
+    folder = shipped_checkpoints()[CONVNET]
     FewShotClassifier(str(folder), device="cpu").fit(*photos(1)).save(tmp_path / "mine")
     description = json.loads((tmp_path / "mine" / "classifier.json").read_text())
     assert description["parameters"]["model"] == CONVNET

@@ -29,7 +29,7 @@ __all__ = ["FewShotClassifier"]
 class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Adapts a trained network to a few photos per class.
 
-    `model` is a checkpoint (a folder, or the name of one that comes with the project) or
+    `model` is a checkpoint (a folder, or the name of one that comes with the package) or
     `timm/NAME`. `adapt="all"` is the inner loop on all parameters, `"head"` keeps the backbone as
     it is, `"auto"` takes what suits the model and this machine. Inner steps, rate and policy are
     the model's own unless given. Nothing is drawn at random; `random_state` is there because tools

@@ -1,7 +1,6 @@
 """What a classifier starts from: a checkpoint, or a model of timm with its classifier removed."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -36,7 +35,7 @@ def open_model(name: str) -> PhotoModel:
     """Open a checkpoint by its name or folder, or `timm/NAME` with the weights that timm has."""
     if name.startswith(_TIMM):
         return _open_timm(name.removeprefix(_TIMM))
-    checkpoint = load_checkpoint(Path(name))
+    checkpoint = load_checkpoint(name)
     meta_trained = isinstance(checkpoint.settings, TrainSettings)
     # Slots start alike, so that it does not matter which class gets which, nor how many there are.
     head = {"maml": "average", "unicorn": "shared", "pretrained": "zero"}[checkpoint.spec.method]

@@ -128,7 +128,7 @@ def export(settings: ExportSettings) -> None:
 
 
 def models(settings: ModelsSettings) -> None:
-    """List the checkpoints that come with the project."""
+    """List the checkpoints that come with the package."""
     from unicorn_maml.training.checkpoint import load_checkpoint, shipped_checkpoints
 
     check_can_write(settings.json)
@@ -150,8 +150,6 @@ def models(settings: ModelsSettings) -> None:
         table.add_row("size", f"{model_card['bytes'] / 1e6:.1f} MB")
         table.add_row("licence", model_card["licence"])
         console.print(table)
-    if not listed:
-        console.print("None: this installation has no weights; take a checkout of the project.")
 
 
 def compare(settings: CompareSettings) -> None:

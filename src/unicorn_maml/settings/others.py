@@ -154,7 +154,7 @@ class ResultsTableSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsSettings:
-    """List the checkpoints that come with the project; every command takes them by name."""
+    """List the checkpoints that come with the package; every command takes them by name."""
 
     json: Annotated[Path | None, "write the list to this file"] = None
 

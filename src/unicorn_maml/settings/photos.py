@@ -19,7 +19,7 @@ class PhotoSettings:
     """What all classifiers of photos have in common. `None` takes the model's own value."""
 
     model: Annotated[
-        str, "checkpoint folder, name of a checkpoint that comes with the project, or timm/NAME"
+        str, "checkpoint folder, name of a checkpoint that comes with the package, or timm/NAME"
     ] = DEFAULT_MODEL
     adapt: Annotated[
         Literal["auto", "all", "head"],

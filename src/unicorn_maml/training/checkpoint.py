@@ -2,10 +2,11 @@
 `training_state.safetensors`.
 
 Nothing is ever unpickled. Every byte is covered by a checksum, so a changed file is refused. Some
-checkpoints come with the project, in its folder `weights`, and are known by their names alone.
+checkpoints come with the package, in its folder `weights`, and are known by their names alone.
 """
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ __all__ = [
     "shipped_checkpoints",
 ]
 
-_SHIPPED = Path(__file__).parents[3] / "weights"
+_SHIPPED = Path(__file__).parents[1] / "weights"
 _FORMAT = "unicorn-maml checkpoint 1"
 _WEIGHTS, _STATE, _DESCRIPTION = (
     "weights.safetensors",
@@ -140,13 +141,13 @@ def export_checkpoint(path: Path, out: Path) -> None:
         write_sealed(unfinished / _DESCRIPTION, description)
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Load a checkpoint folder, the best checkpoint of a run folder, or one by its name."""
     try:
-        return _load(path)
+        return _load(Path(path))
     except (UnicornError, OSError):
         time.sleep(0.3)  # perhaps a run was just putting a new one in its place
-        return _load(path)
+        return _load(Path(path))
 
 
 def load_begun(run: Path, store_checksum: str) -> Checkpoint | None:
@@ -164,7 +165,7 @@ def load_begun(run: Path, store_checksum: str) -> Checkpoint | None:
 
 
 def shipped_checkpoints() -> dict[str, Path]:
-    """Names and folders of the checkpoints that come with the project."""
+    """Names and folders of the checkpoints that come with the package."""
     return {path.parent.name: path.parent for path in sorted(_SHIPPED.glob(f"*/{_DESCRIPTION}"))}
 
 
@@ -259,7 +260,7 @@ def _find(path: Path) -> Path:
     shipped = ", ".join(shipped_checkpoints())
     raise UsageError(
         f"There is no checkpoint in {path}; name a checkpoint folder, a run folder, or one that "
-        f"comes with a checkout of the project ({shipped or 'this installation has none'})."
+        f"comes with the package ({shipped})."
     )
 
 
