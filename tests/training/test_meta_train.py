@@ -181,6 +181,28 @@ def test_epochs_between_validations_are_logged_and_done_again_after_an_interrupt
         assert judged == [2, 4, 5]
 
 
+def test_epochs_between_validations_are_saved_when_they_take_long(settings, tmp_path, monkeypatch):
+    rarely = replace(settings, epochs=12, validate_every=4, patience=3, outer_lr=1e-12)
+    whole = meta_train(rarely)  # nothing is better than the fourth epoch, which the eighth shows
+    monkeypatch.setattr("unicorn_maml.training.meta_train._SECONDS_BETWEEN", 0.0)
+    done_of = []
+
+    def interrupt(done, _total, _figures):
+        done_of.append(done)
+        if done in (20, 60) and done_of.count(done) == 1:  # within the third and the eighth epoch
+            raise KeyboardInterrupt
+
+    slow = replace(rarely, out=tmp_path / "slow")
+    for settings_of_call in (slow, replace(slow, resume=True)):
+        with pytest.raises(KeyboardInterrupt):
+            meta_train(settings_of_call, interrupt)
+    result = meta_train(replace(slow, resume=True), interrupt)
+    assert done_of[done_of.index(20) + 1] == 18, "the third epoch is done again, not the first"
+    assert done_of[done_of.index(60) + 1] == 58
+    assert (result.epochs, result.best_epoch) == (whole.epochs, whole.best_epoch) == (8, 4)
+    assert_same(weights(rarely.out / "last"), weights(slow.out / "last"))
+
+
 def test_a_killed_run_recovers_and_ends_with_the_same_weights(settings, tmp_path):
     settings = replace(settings, epochs=6)
     meta_train(settings)
@@ -346,7 +368,7 @@ def test_weights_that_are_no_numbers_are_refused(settings, tmp_path):
     description = read_sealed(best / "checkpoint.json")
     file = best / "weights.safetensors"
     tensors = read_tensors(file, description["sha256"]["weights.safetensors"])
-    next(iter(tensors.values())).view(-1)[0] = torch.nan
+    tensors["head.weight"].view(-1)[0] = torch.nan
     description["sha256"]["weights.safetensors"] = write_tensors(file, tensors)
     write_sealed(best / "checkpoint.json", description)
     for load in (load_checkpoint, lambda path: export_checkpoint(path, tmp_path / "exported")):

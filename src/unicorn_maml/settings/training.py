@@ -100,9 +100,7 @@ class TrainSettings:
     ] = None
     temperature: Annotated[float, "divides the query logits in the outer loss"] = 0.5
     validation_tasks: Annotated[int, "meta-validation tasks"] = 200
-    validate_every: Annotated[
-        int, "epochs between validations; the run is saved with every one of them"
-    ] = 1
+    validate_every: Annotated[int, "epochs between validations"] = 1
     patience: Annotated[int, "stop after this many epochs without a better one (0: never)"] = 0
     seed: Annotated[int, "of the first weights and of the tasks"] = 0
     device: Annotated[str, DEVICE] = "auto"

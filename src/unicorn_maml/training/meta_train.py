@@ -48,6 +48,8 @@ from unicorn_maml.training.run import RunFolder, epoch_seed
 
 __all__ = ["TrainResult", "backbone_spec", "meta_train"]
 
+_SECONDS_BETWEEN = 60.0  # of epochs that are lost at most, if more than one, by an interrupt
+
 
 @dataclass(frozen=True)
 class TrainResult:
@@ -164,6 +166,7 @@ class _Trainer:
         self.epoch = 0  # the last one that is saved
         self.best: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
         self.seconds = 0.0
+        self.saved_at = time.perf_counter()
 
     def restore(self, begun: Checkpoint | None) -> None:
         """Go back to the end of the last saved epoch, or to the beginning."""
@@ -179,7 +182,7 @@ class _Trainer:
 
     def train(self, on_progress: OnProgress | None) -> TrainResult:
         epoch = self.epoch
-        while epoch < self.settings.epochs and not self._out_of_patience():
+        while epoch < self.settings.epochs and not self._out_of_patience(epoch):
             epoch += 1
             started = time.perf_counter()
             with torch.random.fork_rng(devices=self._devices()):
@@ -191,7 +194,7 @@ class _Trainer:
                 entry |= self._validate()
             entry["seconds"] = time.perf_counter() - started
             self.seconds += entry["seconds"]
-            if judged:
+            if judged or time.perf_counter() - self.saved_at >= _SECONDS_BETWEEN:
                 self._save(entry)
             else:
                 self.run.log(entry)
@@ -210,9 +213,10 @@ class _Trainer:
     def _devices(self) -> list[torch.device]:
         return [self.base.device] if self.base.device.type == "cuda" else []
 
-    def _out_of_patience(self) -> bool:
-        patience = self.settings.patience
-        return patience > 0 and self.epoch - int(self.best["epoch"]) >= patience
+    def _out_of_patience(self, epoch: int) -> bool:
+        """Only a validation ends a run: which other epochs are saved is a matter of speed."""
+        patience, judged = self.settings.patience, epoch % self.settings.validate_every == 0
+        return judged and 0 < patience <= epoch - int(self.best["epoch"])
 
     def _train_epoch(self, epoch: int, on_progress: OnProgress | None) -> dict[str, Any]:
         settings = self.settings
@@ -270,11 +274,11 @@ class _Trainer:
         return {"validation_accuracy": interval.mean, "validation_ci95": interval.ci95}
 
     def _save(self, entry: dict[str, Any]) -> None:
-        is_best = entry["validation_accuracy"] > self.best["validation_accuracy"]
+        is_best = entry.get("validation_accuracy", -1.0) > self.best["validation_accuracy"]
         if is_best:
             self.best = entry
         self.run.save_epoch(entry, is_best=is_best, write=self._checkpoint)
-        self.epoch = entry["epoch"]
+        self.epoch, self.saved_at = entry["epoch"], time.perf_counter()
 
     def _checkpoint(self, folder: Path, entry: dict[str, Any], resumable: bool) -> None:
         save_checkpoint(
