@@ -50,7 +50,7 @@ def test_every_recipe_of_the_paper_is_a_valid_configuration_and_says_what_its_na
         ("miniimagenet-convnet4-pretrained", 113_088),
         ("miniimagenet-convnet4-1shot", 113_088),
         ("miniimagenet-convnet4-5shot", 113_088),
-        ("miniimagenet-convnet4-maml-1shot", 113_088),
+        ("miniimagenet-convnet4-maml5steps-1shot", 113_088),
     ],
 )
 def test_shipped_weights_are_known_by_name_and_sound(name, parameters):

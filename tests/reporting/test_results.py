@@ -15,6 +15,7 @@ from unicorn_maml.reporting.results import (
     row_named,
     update_document,
 )
+from unicorn_maml.training.checkpoint import load_checkpoint, shipped_checkpoints
 
 ROOT = Path(__file__).parents[2]
 ROW = "miniimagenet-resnet12-unicorn-1shot"
@@ -245,17 +246,26 @@ def test_the_document_holds_the_table_of_the_results_that_are_kept():
     assert results_table(ROOT / "results") in (ROOT / "docs" / "results.md").read_text()
 
 
+def kept_results() -> list[dict]:
+    """All that are in the project, and both of every pair."""
+    kept = [json.loads(file.read_text()) for file in (ROOT / "results").glob("*.json")]
+    return [
+        each
+        for one in kept
+        for each in ([one["first"], one["second"]] if "first" in one else [one])
+    ]
+
+
 def test_every_kept_result_has_what_is_needed_to_get_it_again():
-    for file in (ROOT / "results").glob("*.json"):
-        kept = json.loads(file.read_text())
-        for each in [kept["first"], kept["second"]] if "first" in kept else [kept]:
-            assert "diverged" in each or {"accuracy", "ci95"} <= each.keys()
-            assert {
-                "tasks",
-                "seed",
-                "device",
-                "versions",
-                "training",
-                "command",
-            } <= each.keys()
-            assert "per_task" not in each
+    for each in kept_results():
+        assert "diverged" in each or {"accuracy", "ci95"} <= each.keys()
+        assert {"tasks", "seed", "device", "versions", "training", "command"} <= each.keys()
+        assert "per_task" not in each
+
+
+def test_a_kept_result_that_names_a_shipped_checkpoint_is_of_its_weights():
+    shipped = {name: load_checkpoint(name).weights_sha256 for name in shipped_checkpoints()}
+    found = [each for each in kept_results() if each["checkpoint"] in shipped]
+    assert found
+    for each in found:
+        assert each["weights_sha256"] == shipped[each["checkpoint"]], each["command"]
