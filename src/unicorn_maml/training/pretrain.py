@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unicorn_maml.data.batches import normaliser
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
@@ -126,7 +127,7 @@ class _Trainer:
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
         )
-        self.mean, self.std = (torch.tensor(each, device=device).view(-1, 1, 1) for each in pixels)
+        self.normalise = normaliser(*pixels, device)
         self.images_per_second = 0.0
         self.run = RunFolder(settings, self.spec, pixels, store.identity)
 
@@ -248,7 +249,7 @@ class _Trainer:
             soft_labels=soft,
             soft_weight=settings.teacher_weight,
         )
-        images = (images - self.mean) / self.std
+        images = self.normalise(images)
         if settings.rotation > 0:
             images = four_rotations(images)
             labels, targets = labels.repeat(4), targets.repeat(4, 1)
@@ -278,7 +279,7 @@ class _Trainer:
             [
                 frozen_features(
                     self.averaged,
-                    (self.validation.load(rows) - self.mean) / self.std,
+                    self.normalise(self.validation.load(rows)),
                     self.settings.precision,
                 )
                 for rows in torch.split(torch.arange(len(self.validation)), 512)
