@@ -26,6 +26,7 @@ from unicorn_maml.methods.scoring import (
     iterate_leaking_accuracies,
 )
 from unicorn_maml.models.heads import PerSlotHead
+from unicorn_maml.names import option_name
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import (
     AdaptationSettings,
@@ -229,7 +230,7 @@ def _refuse_inner_loop(settings: EvaluateSettings) -> None:
     for name in ("inner_steps", "inner_lr", "adapt", "normalization", "drop"):
         if getattr(settings, name) not in (None, False):
             raise UsageError(
-                f"Nearest centroid adapts nothing, so --{name.replace('_', '-')} has no effect; "
+                f"Nearest centroid adapts nothing, so {option_name(name)} has no effect; "
                 "leave it out, or add --head zero to adapt."
             )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import read_object, write_json, write_text
-from unicorn_maml.names import name_of_run
+from unicorn_maml.names import name_of_run, option_name
 
 __all__ = [
     "Row",
@@ -151,9 +151,7 @@ def _small(result: dict[str, Any]) -> dict[str, Any]:
     if small["adapt"] == "nothing":  # nearest centroid has no inner loop
         options = [name for name in options if name not in _OF_THE_INNER_LOOP]
     words = [
-        f"--{name.replace('_', '-')} {small[name]}"
-        for name in options
-        if small.get(name) is not None
+        f"{option_name(name)} {small[name]}" for name in options if small.get(name) is not None
     ]
     words += [f"--{name}" for name in ("drop", "leak", "compile") if small.get(name)]
     small["command"] = f"unicorn-maml evaluate {small['checkpoint']} --store STORE " + " ".join(

@@ -16,6 +16,7 @@ from unicorn_maml.errors import DivergedError, UsageError
 from unicorn_maml.files import read_object, recover_folder, write_json, write_text
 from unicorn_maml.methods.build import ModelSpec
 from unicorn_maml.methods.method import Method
+from unicorn_maml.names import option_name
 from unicorn_maml.settings import PretrainSettings, TrainSettings, to_json
 from unicorn_maml.training.checkpoint import Checkpoint, refusing_nonsense, save_checkpoint
 from unicorn_maml.training.start import Pixels
@@ -94,10 +95,9 @@ class RunFolder:
         recorded = {**defaults, **recorded}
         for name in sorted(config.keys() - _FREE_TO_CHANGE):
             if not _same(name, recorded[name], config[name]):
-                option = f"--{name.replace('_', '-')}"
                 raise UsageError(
-                    f"The run in {self.folder} has {option} {recorded[name]}, not {config[name]}; "
-                    "resume it without that option, or choose another --out."
+                    f"The run in {self.folder} has {option_name(name)} {recorded[name]}, not "
+                    f"{config[name]}; resume it without that option, or choose another --out."
                 )
 
     @contextmanager
