@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from unicorn_maml.errors import UsageError
 from unicorn_maml.names import option_name
 
-__all__ = ["check_numbers", "check_positive", "check_types", "require"]
+__all__ = ["check_numbers", "check_positive", "check_shares", "check_types", "require"]
 
 
 def check_types(settings: Any) -> None:
@@ -63,9 +63,19 @@ def check_numbers(settings: Any, *, at_least: dict[str, float]) -> None:
         )
 
 
-def check_positive(name: str, value: float | None) -> None:
-    """Refuse a number that is not positive and finite; `None` means "take the default"."""
-    require(
-        value is None or 0 < value < float("inf"),
-        f"--{name} must be a positive number such as 0.1, not {value}.",
-    )
+def check_positive(settings: Any, *names: str) -> None:
+    """Refuse numbers that are not positive and finite; `None` means "take the default"."""
+    for name in names:
+        value = getattr(settings, name)
+        require(
+            value is None or 0 < value < float("inf"),
+            f"{option_name(name)} must be a positive number such as 0.1, not {value}.",
+        )
+
+
+def check_shares(settings: Any, *names: str, zero: bool = True, one: bool = False) -> None:
+    """Refuse numbers that are not in 0..1; `zero` and `one` say whether these two are allowed."""
+    for name in names:
+        value = getattr(settings, name)
+        inside = 0 < value < 1 or (zero and value == 0) or (one and value == 1)
+        require(inside, f"{option_name(name)} must be in 0..1, not {value}.")
