@@ -64,7 +64,6 @@ class StudySettings(_OutputSettings, TestSettings):
         "checkpoint or run folders; all are tested on the same tasks, with store, ways and shots "
         "of the first one unless given",
     ]
-    json: Annotated[Path | None, "write study.json to this file, too"] = None
     resume: Annotated[bool, "continue the interrupted study in --out"] = False
 
     def __post_init__(self) -> None:
