@@ -37,12 +37,8 @@ class MAML(Method):
 
     @property
     def has_fixed_features(self) -> bool:
-        """Only with `frozen`: under other policies the task's own images normalise the features.
-
-        Drop layers that act change them at every step.
-        """
-        how = self.adaptation
-        return how.adapt == "head" and how.normalization == "frozen" and not how.drop
+        """As the inner loop says."""
+        return self.adaptation.keeps_features
 
     def forward(self, tasks: TaskBatch) -> Prediction:
         """Adapt to the support sets and predict the query images."""

@@ -46,6 +46,15 @@ class AdaptationSettings:
         check_numbers(self, at_least={"inner_steps": 0})
         check_positive(self, "inner_lr")
 
+    @property
+    def keeps_features(self) -> bool:
+        """Whether an image has the same feature in every task.
+
+        Only with `frozen`: under other policies the task's own images normalise the features. Drop
+        layers that act change them at every step.
+        """
+        return self.adapt == "head" and self.normalization == "frozen" and not self.drop
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
