@@ -12,7 +12,7 @@ from PIL import Image
 from image_trees import claiming_size
 from photos import photo, write_photos
 from unicorn_maml import FewShotClassifier
-from unicorn_maml.cli.commands import console
+from unicorn_maml.cli.consoles import console
 from unicorn_maml.sealed import read_sealed, write_sealed
 
 SMALL = "--model miniimagenet-convnet4-pretrained --device cpu"
