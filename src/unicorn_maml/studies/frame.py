@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
-from unicorn_maml.devices import versions
+from unicorn_maml.devices import describe_device, versions
 from unicorn_maml.errors import UsageError
 from unicorn_maml.evaluation.meta_test import MetaTest, prepare
 from unicorn_maml.evaluation.unfinished import keep_finished, run_all
@@ -185,7 +185,7 @@ def study_result(
         "settings": to_json(settings),
         "tests": [{**test.record, "tasks": len(test.per_task)} for test in tests],
         "seconds": sum(test.seconds for test in tests),
-        "device": tests[0].result()["device"] if tests else None,
+        "device": describe_device(tests[0].loader.device) if tests else None,
         "versions": versions(),
     }
 
