@@ -6,8 +6,9 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from unicorn_maml.errors import UsageError
+from unicorn_maml.names import option_name
 
-__all__ = ["check_numbers", "check_positive", "check_types", "require"]
+__all__ = ["check_numbers", "check_positive", "check_shares", "check_types", "require"]
 
 
 def check_types(settings: Any) -> None:
@@ -22,7 +23,7 @@ def check_types(settings: Any) -> None:
             wanted = " or ".join(
                 choice.__name__ if isinstance(choice, type) else repr(choice) for choice in choices
             )
-            raise UsageError(f"{_option(name)} must be {wanted}, not {value!r}.")
+            raise UsageError(f"{option_name(name)} must be {wanted}, not {value!r}.")
 
 
 def _choices(hint: Any) -> list[Any]:
@@ -42,10 +43,6 @@ def _is_one(value: Any, choice: Any) -> bool:
     return isinstance(value, choice) and not (choice is int and isinstance(value, bool))
 
 
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 def require(condition: bool, sentence: str) -> None:
     """Refuse with this sentence unless the condition holds."""
     if not condition:
@@ -58,17 +55,27 @@ def check_numbers(settings: Any, *, at_least: dict[str, float]) -> None:
         value = getattr(settings, name)
         require(
             value is None or smallest <= value,
-            f"{_option(name)} must be at least {smallest}, not {value}.",
+            f"{option_name(name)} must be at least {smallest}, not {value}.",
         )
         require(
             value is None or value < 2**62,
-            f"{_option(name)} must be below {2**62}, not {value}.",
+            f"{option_name(name)} must be below {2**62}, not {value}.",
         )
 
 
-def check_positive(name: str, value: float | None) -> None:
-    """Refuse a number that is not positive and finite; `None` means "take the default"."""
-    require(
-        value is None or 0 < value < float("inf"),
-        f"--{name} must be a positive number such as 0.1, not {value}.",
-    )
+def check_positive(settings: Any, *names: str) -> None:
+    """Refuse numbers that are not positive and finite; `None` means "take the default"."""
+    for name in names:
+        value = getattr(settings, name)
+        require(
+            value is None or 0 < value < float("inf"),
+            f"{option_name(name)} must be a positive number such as 0.1, not {value}.",
+        )
+
+
+def check_shares(settings: Any, *names: str, zero: bool = True, one: bool = False) -> None:
+    """Refuse numbers that are not in 0..1; `zero` and `one` say whether these two are allowed."""
+    for name in names:
+        value = getattr(settings, name)
+        inside = 0 < value < 1 or (zero and value == 0) or (one and value == 1)
+        require(inside, f"{option_name(name)} must be in 0..1, not {value}.")

@@ -1,6 +1,7 @@
 """The errors that a user can cause and mend. Each message is one sentence that says what to do."""
 
 __all__ = [
+    "NONSENSE",
     "DivergedError",
     "FileError",
     "StoppedError",
@@ -8,6 +9,18 @@ __all__ = [
     "UsageError",
     "is_out_of_memory",
 ]
+
+
+# What content causes that can be parsed, but makes no sense: files may come from anyone.
+NONSENSE = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 
 
 class UnicornError(Exception):

@@ -21,18 +21,11 @@ __all__ = [
     "recover_folder",
     "replaced",
     "sha256_of",
-    "sibling",
     "unfinished",
     "write_bytes",
     "write_json",
     "write_text",
 ]
-
-
-def sibling(path: Path, suffix: str) -> Path:
-    """Return the path beside `path` whose name has `suffix` added."""
-    path = path.absolute()
-    return path.parent / (path.name + suffix)
 
 
 def unfinished(path: Path) -> Path:

@@ -12,21 +12,12 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from unicorn_maml.errors import FileError
+from unicorn_maml.errors import NONSENSE, FileError
 from unicorn_maml.files import read_json, write_json
 
 __all__ = ["UNFIT", "read_sealed", "read_tensors", "reason_of", "write_sealed", "write_tensors"]
 
-# What a description causes that is whole, but makes no sense: it may come from anyone.
-UNFIT = (
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    OverflowError,
-    RuntimeError,
-)
+UNFIT = (*NONSENSE, RuntimeError)  # what a description and its tensors cause
 
 
 def reason_of(error: Exception) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import make_store
+from sentences import error_sentence
 from unicorn_maml.cli.commands import _stopped_run
 from unicorn_maml.evaluation import meta_test
 from unicorn_maml.evaluation.unfinished import unfinished_file
@@ -33,11 +34,6 @@ def run(cli, store, tmp_path) -> Path:
     folder = tmp_path / "run"
     assert cli("train --store", store, "--out", folder, SMALL)[0] == 0
     return folder
-
-
-def error_sentence(printed: str) -> str:
-    assert "Traceback" not in printed
-    return printed[printed.rindex("Error: ") :].strip()
 
 
 def test_models_lists_every_shipped_checkpoint_with_data_accuracy_and_licence(cli, tmp_path):

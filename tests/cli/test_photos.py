@@ -11,8 +11,9 @@ from PIL import Image
 
 from image_trees import claiming_size
 from photos import photo, write_photos
+from sentences import error_sentence
 from unicorn_maml import FewShotClassifier
-from unicorn_maml.cli.commands import console
+from unicorn_maml.cli.consoles import console
 from unicorn_maml.sealed import read_sealed, write_sealed
 
 SMALL = "--model miniimagenet-convnet4-pretrained --device cpu"
@@ -31,11 +32,6 @@ def inbox(tmp_path):
 def rows_of(file):
     with file.open(newline="") as stream:
         return list(csv.DictReader(stream))
-
-
-def sentence(err: str) -> str:
-    assert "Traceback" not in err
-    return err[err.rindex("Error: ") :].strip()
 
 
 def test_predict_prints_and_writes_an_answer_for_every_photo(cli, support, inbox, tmp_path):
@@ -80,7 +76,7 @@ def test_a_photo_below_the_threshold_is_unsure_and_copies_are_sorted(cli, suppor
     assert "unsure (red?)" in out
     code, _, err = cli("predict --support", support, "--query", inbox, "--copy-to", sorted_, SMALL)
     assert code == 2
-    assert "exists already" in sentence(err)
+    assert "exists already" in error_sentence(err)
 
 
 def test_damaged_photos_are_named_and_skipped_and_the_rest_is_done(cli, support, inbox, tmp_path):
@@ -97,7 +93,7 @@ def test_damaged_photos_are_named_and_skipped_and_the_rest_is_done(cli, support,
     answers = tmp_path / "answers.csv"
     code, _, err = cli("predict --support", support, "--query", inbox, "--csv", answers, SMALL)
     assert code == 1
-    assert "4 of 12 photos could not be read; the others are done." in sentence(err)
+    assert "4 of 12 photos could not be read; the others are done." in error_sentence(err)
     for name in ("cut.jpg", "film.png", "bomb.png", "moved.jpg"):
         assert f"{name} " in err
     assert "notes.txt is no photo" in err
@@ -109,7 +105,7 @@ def test_where_no_photo_can_be_read_nothing_is_said_of_others(cli, support, tmp_
     words = ["--query", tmp_path / "broken.jpg"]
     code, out, err = cli("predict --support", support, *words, SMALL)
     assert code == 1
-    assert "None of the photos in --query could be read" in sentence(err)
+    assert "None of the photos in --query could be read" in error_sentence(err)
     assert "broken.jpg cannot be decoded" in err
     assert not out
 
@@ -131,15 +127,15 @@ def test_folders_that_make_no_classifier_are_refused(cli, support, inbox, comman
     change(support)
     code, _, err = cli(command.format(inbox), support, SMALL)
     assert code == 2
-    assert reason in sentence(err)
+    assert reason in error_sentence(err)
 
 
 def test_a_damaged_labelled_photo_stops_the_work(cli, support, inbox):
     (support / "red" / "broken.jpg").write_text("no picture")
     code, _, err = cli("predict --support", support, "--query", inbox, SMALL)
     assert code == 1
-    assert "broken.jpg" in sentence(err)
-    assert sentence(err).endswith("; mend or remove it.")
+    assert "broken.jpg" in error_sentence(err)
+    assert error_sentence(err).endswith("; mend or remove it.")
 
 
 @pytest.mark.parametrize("command", ["predict --query {} --support", "check --support"])
@@ -148,10 +144,10 @@ def test_all_damaged_labelled_photos_are_told_of_at_once(cli, support, inbox, co
         (support / "red" / f"broken-{number}.jpg").write_text("no picture")
     code, _, err = cli(command.format(inbox), support, SMALL)
     assert code == 1
-    assert [f"broken-{number}.jpg" in sentence(err) for number in range(7)] == [True] * 5 + [
+    assert [f"broken-{number}.jpg" in error_sentence(err) for number in range(7)] == [True] * 5 + [
         False
     ] * 2
-    assert sentence(err).endswith("; and 2 more; mend or remove them.")
+    assert error_sentence(err).endswith("; and 2 more; mend or remove them.")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +198,7 @@ def test_check_leaves_out_the_only_photo_of_a_class(cli, support):
             (support / colour / f"{number}.jpg").unlink()
     code, _, err = cli("check --support", support, SMALL)
     assert code == 2
-    assert "second one" in sentence(err)
+    assert "second one" in error_sentence(err)
 
 
 @pytest.mark.parametrize("label", ["../../a", "a\\b", "a\0b", "a\ud800"])
@@ -219,7 +215,7 @@ def test_labels_of_a_foreign_classifier_that_name_no_folder_are_refused(
         "predict --classifier", mine, "--query", inbox, "--copy-to", tmp_path / "copies"
     )
     assert code == 2
-    assert "cannot be the name of a folder" in sentence(err)
+    assert "cannot be the name of a folder" in error_sentence(err)
 
 
 @pytest.mark.parametrize(
@@ -268,14 +264,14 @@ def test_results_that_cannot_be_written_are_refused_before_any_work(
     words = ["--query", inbox, option, tmp_path / "file" / "new"]
     code, _, err = cli("predict --support", support, *words, SMALL)
     assert code == 2
-    assert "Cannot write" in sentence(err)
+    assert "Cannot write" in error_sentence(err)
     assert "Adapted" not in err
 
 
 def test_a_folder_of_other_things_is_refused_before_any_work(cli, support, inbox):
     code, _, err = cli("predict --support", support, "--query", inbox, "--save", inbox, SMALL)
     assert code == 2
-    assert "no saved classifier" in sentence(err)
+    assert "no saved classifier" in error_sentence(err)
     assert "Adapted" not in err
 
 

@@ -4,12 +4,8 @@ import json
 
 import pytest
 
+from sentences import error_sentence
 from unicorn_maml.settings import STUDIES
-
-
-def error_sentence(printed: str) -> str:
-    assert "Traceback" not in printed
-    return printed[printed.rindex("Error: ") :].strip()
 
 
 @pytest.mark.parametrize("name", ["", *[each.study for each in STUDIES]])

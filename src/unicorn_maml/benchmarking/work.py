@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unicorn_maml.adaptation.engine import adapt
 from unicorn_maml.adaptation.pieces import run_in_pieces
 from unicorn_maml.benchmarking import plain_loop
 from unicorn_maml.benchmarking.rows import QUERY, WAY, Row
@@ -99,8 +98,7 @@ def _adapt_all(method: MAML, tasks: TaskBatch) -> None:
     method.eval()
 
     def adapt_piece(piece: slice) -> None:
-        images, labels = tasks.support_images[piece], tasks.support_labels[piece]
-        adapt(method.backbone, method.head(tasks.way), images, labels, method.adaptation)
+        method.adapt(tasks[piece])
 
     device = tasks.support_images.device
     run_in_pieces(adapt_piece, len(tasks), method.tasks_at_once(tasks), device)

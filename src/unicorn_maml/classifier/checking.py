@@ -64,7 +64,7 @@ def check_photos(
     for some in _alike(folds):
         tasks = _tasks(support, some)
         with torch.no_grad():
-            fixed = support.has_fixed_features
+            fixed = inner_loop.keeps_features
             logits = method.from_features(tasks) if fixed else predict(method, tasks)
         held_out.append(np.concatenate(some))
         found.append(logits.flatten(0, 1).double().softmax(-1).cpu().numpy())
@@ -90,7 +90,7 @@ def _alike(folds: list[NDArray[np.int64]]) -> Iterator[list[NDArray[np.int64]]]:
 
 
 def _tasks(support: SupportSet, folds: list[NDArray[np.int64]]) -> TaskBatch:
-    inputs: Tensor = support.features if support.has_fixed_features else support.images
+    inputs: Tensor = support.features if support.inner_loop.keeps_features else support.images
     everything = np.arange(len(inputs))
     rest = torch.from_numpy(np.stack([np.setdiff1d(everything, fold) for fold in folds]))
     held = torch.from_numpy(np.stack(folds))

@@ -45,11 +45,6 @@ class SupportSet:
         """How many classes there are."""
         return int(self.slots.max()) + 1
 
-    @property
-    def has_fixed_features(self) -> bool:
-        """Whether the head alone adapts, to features that stay as they are."""
-        return self.inner_loop.adapt == "head" and self.inner_loop.normalization == "frozen"
-
 
 @dataclass(frozen=True)
 class Fitted:
@@ -93,7 +88,7 @@ def adapt_to_photos(
         on_step(step, logits[0].double().softmax(-1).cpu().numpy())
 
     with torch.no_grad():
-        if support.has_fixed_features:
+        if support.inner_loop.keeps_features:
             weight, bias = adapt_head(
                 head,
                 support.features[None],

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from unicorn_maml.adaptation.engine import AdaptedTasks
 from unicorn_maml.adaptation.passes import HEAD, HEAD_BIAS, HEAD_WEIGHT
 from unicorn_maml.classifier.model import PhotoModel
+from unicorn_maml.data.batches import normaliser
 from unicorn_maml.data.decode import Preprocessing
 from unicorn_maml.methods.features import frozen_features
 
@@ -63,8 +64,7 @@ def normalised(
 ) -> Tensor:
     """Pixels (n, H, W, C) -> images (n, C, H, W) as the backbone was trained on."""
     images = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float() / 255
-    centre, spread = (torch.tensor(each, device=device).view(-1, 1, 1) for each in (mean, std))
-    return (images - centre) / spread
+    return normaliser(mean, std, device)(images)
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 
-from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.settings import AppSettings
 
 __all__ = ["open_app"]

@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.table import Table
 
-from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.errors import StoppedError
 from unicorn_maml.files import check_can_write, write_json
 from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.cli.predict import tell_of_others
 from unicorn_maml.errors import StoppedError, UsageError
 from unicorn_maml.files import check_can_write, write_json

@@ -5,9 +5,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.errors import StoppedError
 from unicorn_maml.files import check_can_write, read_object, write_json
 from unicorn_maml.reporting.progress import progress_bar
@@ -30,10 +30,6 @@ __all__ = [
     "show_pair",
     "train",
 ]
-
-# No markup: what is printed holds names of files and classes, which may look like it.
-console = Console(markup=False, highlight=False)
-notes = Console(markup=False, highlight=False, stderr=True)  # progress: not part of the result
 
 
 def recorded_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:

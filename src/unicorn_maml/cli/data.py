@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from rich.table import Table
 
-from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.errors import FileError, StoppedError
 from unicorn_maml.files import check_can_write, write_json
 from unicorn_maml.reporting.progress import progress_bar

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.cli.report import report
 from unicorn_maml.cli.study import run_study
 from unicorn_maml.errors import FileError, StoppedError, UsageError

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from unicorn_maml.configuration import read_configuration
+from unicorn_maml.names import option_name
 
 __all__ = ["add_command"]
 
@@ -64,9 +65,9 @@ def _parameter(field: "dataclasses.Field[Any]", hint: Any) -> inspect.Parameter:
     if field.default is dataclasses.MISSING:
         default, info = inspect.Parameter.empty, typer.Argument(help=text, show_default=False)
     else:
-        option = f"--{field.name.replace('_', '-')}"
+        option = option_name(field.name)
         if field.default is True:
-            option += f"/--no-{field.name.replace('_', '-')}"
+            option += f"/{option_name(f'no_{field.name}')}"
         info = typer.Option(option, help=text, show_default=field.default is not None)
         default = field.default
     return inspect.Parameter(
@@ -84,7 +85,7 @@ def _off_switch(name: str) -> inspect.Parameter:
         inspect.Parameter.KEYWORD_ONLY,
         default=False,
         annotation=Annotated[
-            bool, typer.Option(f"--no-{name.replace('_', '-')}", hidden=True, show_default=False)
+            bool, typer.Option(option_name(f"no_{name}"), hidden=True, show_default=False)
         ],
     )
 

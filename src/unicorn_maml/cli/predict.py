@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.errors import FileError, StoppedError, UnicornError, UsageError
 from unicorn_maml.files import check_can_write, unfinished, write_text
 from unicorn_maml.reporting.progress import progress_bar

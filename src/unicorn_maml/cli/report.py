@@ -1,6 +1,6 @@
 """`unicorn-maml report`: any set of runs and studies on one page."""
 
-from unicorn_maml.cli.commands import console
+from unicorn_maml.cli.consoles import console
 from unicorn_maml.files import check_can_write, write_text
 from unicorn_maml.settings import ReportSettings
 

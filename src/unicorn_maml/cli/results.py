@@ -1,6 +1,7 @@
 """`unicorn-maml results`: results to keep, and their table beside the paper's."""
 
-from unicorn_maml.cli.commands import console, show_pair
+from unicorn_maml.cli.commands import show_pair
+from unicorn_maml.cli.consoles import console
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import check_can_write, read_object
 from unicorn_maml.reporting.results import add_result, results_table, update_document

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, get_args
 
-from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.configuration import read_configuration
 from unicorn_maml.errors import DivergedError, FileError, StoppedError, UsageError
 from unicorn_maml.files import check_can_write, read_object, write_json

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from unicorn_maml.cli.commands import console, notes
+from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.errors import StoppedError, UsageError
 from unicorn_maml.files import check_can_write, read_object, write_json
 from unicorn_maml.names import STUDY_FILE

@@ -12,7 +12,7 @@ from torch import Tensor
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
 
-__all__ = ["TaskBatch", "TaskLoader", "gather_tasks"]
+__all__ = ["TaskBatch", "TaskLoader", "gather_tasks", "normaliser"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class TaskLoader:
         self.sampler = sampler
         self.device = device
         self._vary = vary
-        # (C, 1, 1), over 255 so that raw pixels can be used as they are
+        # As `normaliser` does, but times 255: tasks are made of raw pixels, in place.
         self._mean = torch.tensor(pixel_mean, device=device).view(-1, 1, 1) * 255
         self._scale = 1 / (torch.tensor(pixel_std, device=device).view(-1, 1, 1) * 255)
         self._resident: Tensor | None = None
@@ -84,6 +84,15 @@ class TaskLoader:
             varied = self._vary(images.flatten(0, 1) / 255) * 255
             images = varied.contiguous(memory_format=torch.channels_last).view(images.shape)
         return images.sub_(self._mean).mul_(self._scale)
+
+
+def normaliser(
+    pixel_mean: Sequence[float], pixel_std: Sequence[float], device: torch.device
+) -> Callable[[Tensor], Tensor]:
+    """A function of images (..., C, H, W) in 0..1: minus `pixel_mean`, over `pixel_std`."""
+    mean = torch.tensor(pixel_mean, device=device).view(-1, 1, 1)
+    std = torch.tensor(pixel_std, device=device).view(-1, 1, 1)
+    return lambda images: (images - mean) / std
 
 
 _on_devices: WeakValueDictionary[tuple[str, str, torch.device], Tensor] = WeakValueDictionary()

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from unicorn_maml.data.archives import Member, Problem, Sources
+from unicorn_maml.settings import Split
 
 __all__ = [
     "SPLITS",
@@ -16,7 +18,7 @@ __all__ = [
     "split_of_word",
 ]
 
-SPLITS = ("base", "validation", "novel")
+SPLITS: tuple[str, ...] = get_args(Split)
 _WORDS = {"train": "base", "val": "validation", "valid": "validation", "test": "novel"}
 _WORDS |= {split: split for split in SPLITS}
 _WORDS |= {f"meta-{word}": split for word, split in _WORDS.items()}

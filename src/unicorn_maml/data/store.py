@@ -16,7 +16,7 @@ from typing import IO, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.errors import NONSENSE, FileError, UsageError
 from unicorn_maml.files import new_folder, read_json, sha256_of, write_json
 from unicorn_maml.settings import Split
 
@@ -24,16 +24,6 @@ __all__ = ["ImageStore", "StoredClass", "finish_store", "write_array_header", "w
 
 _FORMAT = "unicorn-maml store 1"
 _CHUNK = 64  # images looked at together
-_UNSOUND = (  # what a description that is damaged or made up causes
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    EOFError,
-    OSError,
-)
 
 
 @dataclass(frozen=True)
@@ -123,7 +113,7 @@ class ImageStore:
                 pixel_std=std,
                 checksum=str(description["checksum"]),
             )
-        except _UNSOUND as error:
+        except (*NONSENSE, EOFError, OSError) as error:
             raise FileError(
                 f"The store in {folder} is damaged ({error}); make it again."
             ) from error

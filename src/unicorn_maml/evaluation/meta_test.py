@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.data.sources import is_embedded, open_store
+from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.devices import choose_device, describe_device, require_compiler, versions
 from unicorn_maml.errors import UsageError
@@ -26,9 +27,9 @@ from unicorn_maml.methods.scoring import (
     iterate_leaking_accuracies,
 )
 from unicorn_maml.models.heads import PerSlotHead
+from unicorn_maml.names import option_name
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import (
-    AdaptationSettings,
     CompareSettings,
     EvaluateSettings,
     HeadKind,
@@ -143,25 +144,11 @@ def prepare(
     tasks_as = tasks_as or trained
     way, shot = _first(settings.way, tasks_as.way), _first(settings.shot, tasks_as.shot)
     store_name = _first(settings.store, tasks_as.store)
-    if settings.store is None and not is_embedded(store_name) and not Path(store_name).is_dir():
-        raise UsageError(
-            f"{checkpoint.folder.name} was trained on the store {store_name!r}, which is not here; "
-            "name one with --store."
-        )
-    store = open_store(store_name)
-    wanted = checkpoint.spec.features
-    if (store.size, store.channels) != (wanted.size, wanted.channels):
-        raise UsageError(
-            f"{checkpoint.folder} takes {wanted.size}x{wanted.size} images with {wanted.channels} "
-            f"channels, but the store has {store.size}x{store.size} with {store.channels}; choose "
-            "a store that fits."
-        )
-    adaptation = AdaptationSettings(
-        inner_steps=_first(settings.inner_steps, trained.adaptation.inner_steps),
-        inner_lr=_first(settings.inner_lr, trained.adaptation.inner_lr),
-        order=trained.adaptation.order,
-        adapt=_first(settings.adapt, trained.adaptation.adapt),
-        normalization=_first(settings.normalization, trained.adaptation.normalization),
+    store = _open_store(store_name, checkpoint, chosen=settings.store is not None)
+    given = {name: getattr(settings, name) for name in _AS_TRAINED}
+    adaptation = replace(
+        trained.adaptation,
+        **{name: value for name, value in given.items() if value is not None},
         drop=settings.drop,
         precision=settings.precision,
         compile=settings.compile,
@@ -171,13 +158,12 @@ def prepare(
     if isinstance(settings, EvaluateSettings):
         head, remedy = settings.head, settings.remedy
     method = checkpoint.method(adaptation, head)
-    adapts = isinstance(method, MAML)
-    if isinstance(settings, EvaluateSettings) and not adapts:
-        _refuse_inner_loop(settings)
     if isinstance(method, MAML):
         method.head(way)  # a head that cannot serve so many ways says so now
-    can_leak = isinstance(method, MAML) and adaptation.normalization == "mixed" and not remedy
-    if settings.leak and not can_leak:
+    elif isinstance(settings, EvaluateSettings):
+        _refuse_inner_loop(settings)
+    adapts = isinstance(method, MAML)
+    if settings.leak and not (adapts and adaptation.normalization == "mixed" and not remedy):
         raise UsageError(
             "--leak is for methods that adapt, with --normalization mixed and without --remedy."
         )
@@ -219,17 +205,39 @@ def prepare(
         "method": checkpoint.spec.method,
         "head": head or METHODS[checkpoint.spec.method].trained_head,
         "remedy": remedy,
-        "backbone": wanted.backbone,
+        "backbone": checkpoint.spec.features.backbone,
     }
     training = {**to_json(trained), "kept_epoch": checkpoint.metrics.get("epoch")}
     return MetaTest(method.to(device), loader, settings.tasks, record, training, [])
 
 
+# Settings of the inner loop that are those of the training unless given.
+_AS_TRAINED = ("inner_steps", "inner_lr", "adapt", "normalization")
+
+
+def _open_store(name: str, checkpoint: Checkpoint, *, chosen: bool) -> ImageStore:
+    """Open the store to test on, `chosen` by the user or that of the training."""
+    if not chosen and not is_embedded(name) and not Path(name).is_dir():
+        raise UsageError(
+            f"{checkpoint.folder.name} was trained on the store {name!r}, which is not here; "
+            "name one with --store."
+        )
+    store = open_store(name)
+    wanted = checkpoint.spec.features
+    if (store.size, store.channels) != (wanted.size, wanted.channels):
+        raise UsageError(
+            f"{checkpoint.folder} takes {wanted.size}x{wanted.size} images with {wanted.channels} "
+            f"channels, but the store has {store.size}x{store.size} with {store.channels}; choose "
+            "a store that fits."
+        )
+    return store
+
+
 def _refuse_inner_loop(settings: EvaluateSettings) -> None:
-    for name in ("inner_steps", "inner_lr", "adapt", "normalization", "drop"):
+    for name in (*_AS_TRAINED, "drop"):
         if getattr(settings, name) not in (None, False):
             raise UsageError(
-                f"Nearest centroid adapts nothing, so --{name.replace('_', '-')} has no effect; "
+                f"Nearest centroid adapts nothing, so {option_name(name)} has no effect; "
                 "leave it out, or add --head zero to adapt."
             )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.evaluation.meta_test import MetaTest
-from unicorn_maml.files import check_can_write, read_json, sibling, write_json
+from unicorn_maml.files import check_can_write, read_json, write_json
 from unicorn_maml.progress import OnProgress
 
 __all__ = [
@@ -33,7 +33,8 @@ def write_result(file: Path | None, result: dict[str, Any]) -> None:
 
 def unfinished_file(file: Path) -> Path:
     """Where the finished tasks of an interrupted work for a result file are kept."""
-    return sibling(file, ".part")
+    file = file.absolute()
+    return file.with_name(f"{file.name}.part")
 
 
 def run_all(

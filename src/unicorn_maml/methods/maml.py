@@ -9,7 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unicorn_maml.adaptation.engine import adapt, meta_gradient, refuse_divergence
+from unicorn_maml.adaptation.engine import (
+    AdaptedTasks,
+    OnStep,
+    adapt,
+    meta_gradient,
+    refuse_divergence,
+)
 from unicorn_maml.adaptation.head_only import adapt_head
 from unicorn_maml.adaptation.lanes import runs_in_lanes
 from unicorn_maml.adaptation.passes import HEAD
@@ -37,24 +43,25 @@ class MAML(Method):
 
     @property
     def has_fixed_features(self) -> bool:
-        """Only with `frozen`: under other policies the task's own images normalise the features.
-
-        Drop layers that act change them at every step.
-        """
-        how = self.adaptation
-        return how.adapt == "head" and how.normalization == "frozen" and not how.drop
+        """As the inner loop says."""
+        return self.adaptation.keeps_features
 
     def forward(self, tasks: TaskBatch) -> Prediction:
         """Adapt to the support sets and predict the query images."""
-        adapted = adapt(
+        adapted = self.adapt(tasks)
+        logits = adapted.logits(tasks.query_images, meta_training=self.training)
+        return Prediction(logits, adapted.statistics, adapted.support_losses)
+
+    def adapt(self, tasks: TaskBatch, on_step: OnStep | None = None) -> AdaptedTasks:
+        """Adapt to the support sets; `on_step` is as for the engine's `adapt`."""
+        return adapt(
             self.backbone,
             self.head(tasks.way),
             tasks.support_images,
             tasks.support_labels,
             self.adaptation,
+            on_step=on_step,
         )
-        logits = adapted.logits(tasks.query_images, meta_training=self.training)
-        return Prediction(logits, adapted.statistics, adapted.support_losses)
 
     def meta_gradients(
         self, tasks: TaskBatch, *, temperature: float

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unicorn_maml.adaptation.engine import adapt
 from unicorn_maml.adaptation.pieces import run_in_pieces
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.errors import UsageError
@@ -102,13 +101,7 @@ def permuted_logits(
     def one_piece(piece: slice) -> tuple[Prediction, Tensor | None]:
         """What a piece predicts for query images and, if asked for, for support images."""
         part = copies[piece]
-        adapted = adapt(
-            method.backbone,
-            method.head(part.way),
-            part.support_images,
-            part.support_labels,
-            method.adaptation,
-        )
+        adapted = method.adapt(part)
         query = Prediction(adapted.logits(part.query_images), {}, adapted.support_losses)
         return query, adapted.logits(part.support_images) if with_support else None
 
@@ -134,13 +127,11 @@ def initial_support_logits(method: MAML, tasks: TaskBatch) -> Tensor:
     All permutations share them: one pass serves every order.
     """
     method.eval()
-    still = replace(method.adaptation, inner_steps=0)
+    still = MAML(method.backbone, method.head, replace(method.adaptation, inner_steps=0))
 
     def one_piece(piece: slice) -> Tensor:
         part = tasks[piece]
-        head = method.head(part.way)
-        start = adapt(method.backbone, head, part.support_images, part.support_labels, still)
-        return start.logits(part.support_images)
+        return still.adapt(part).logits(part.support_images)
 
     at_once = method.tasks_at_once(tasks)
     return torch.cat(run_in_pieces(one_piece, len(tasks), at_once, tasks.support_images.device))

@@ -11,11 +11,12 @@ import re
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.files import read_object, write_json, write_text
-from unicorn_maml.names import name_of_run
+from unicorn_maml.names import name_of_run, option_name
+from unicorn_maml.settings import Normalization
 
 __all__ = [
     "Row",
@@ -26,7 +27,7 @@ __all__ = [
     "update_document",
 ]
 
-_POLICIES = ("batch", "support", "mixed", "frozen")
+_POLICIES: tuple[str, ...] = get_args(Normalization)
 _BEGIN, _END = "<!-- made by `unicorn-maml results table` -->", "<!-- end -->"
 _NOT_KEPT = {"per_task", "feature_seconds", "tasks_per_second"}
 _NOT_KEPT_OF_TRAINING = {"out", "resume", "device", "compile"}
@@ -151,9 +152,7 @@ def _small(result: dict[str, Any]) -> dict[str, Any]:
     if small["adapt"] == "nothing":  # nearest centroid has no inner loop
         options = [name for name in options if name not in _OF_THE_INNER_LOOP]
     words = [
-        f"--{name.replace('_', '-')} {small[name]}"
-        for name in options
-        if small.get(name) is not None
+        f"{option_name(name)} {small[name]}" for name in options if small.get(name) is not None
     ]
     words += [f"--{name}" for name in ("drop", "leak", "compile") if small.get(name)]
     small["command"] = f"unicorn-maml evaluate {small['checkpoint']} --store STORE " + " ".join(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.errors import NONSENSE, FileError, UsageError
 from unicorn_maml.files import read_object
 from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES, STUDY_FILE, STUDY_FORMAT
 from unicorn_maml.reporting.cells import cell_text
@@ -14,16 +14,6 @@ from unicorn_maml.reporting.figures.training import draw_training
 from unicorn_maml.reporting.paper import paper_numbers, paper_text
 
 __all__ = ["Section", "read_section"]
-
-_UNSOUND = (  # what a file that is damaged or made up causes
-    KeyError,
-    TypeError,
-    ValueError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)
 
 
 @dataclass(frozen=True)
@@ -70,7 +60,7 @@ def _refusing(file: Path, read: Any) -> Section:
     content = read_object(file)
     try:
         section: Section = read(file.parent, content)
-    except _UNSOUND as error:
+    except NONSENSE as error:
         raise FileError(
             f"{file} is damaged or was written by another version; run it again to report it."
         ) from error

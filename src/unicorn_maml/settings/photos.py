@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from unicorn_maml.checks import check_numbers, check_positive, check_types, require
+from unicorn_maml.checks import check_numbers, check_positive, check_shares, check_types, require
 from unicorn_maml.settings.words import ADAPT, DEVICE, INNER_LR, JSON, STEPS
 
 __all__ = ["DEFAULT_MODEL", "AppSettings", "CheckSettings", "PhotoSettings", "PredictSettings"]
@@ -38,7 +38,7 @@ class PhotoSettings:
     def __post_init__(self) -> None:
         check_types(self)
         check_numbers(self, at_least={"inner_steps": 0})
-        check_positive("inner-lr", self.inner_lr)
+        check_positive(self, "inner_lr")
 
 
 _SUPPORT = "folder of labelled photos, one folder per class: PHOTOS/class/photo.jpg"
@@ -76,7 +76,7 @@ class PredictSettings(PhotoSettings):
             self.query is not None or not (self.csv or self.copy_to or self.threshold),
             "--csv, --copy-to and --threshold are for photos to classify; name those with --query.",
         )
-        require(0 <= self.threshold <= 1, f"--threshold must be in 0..1, not {self.threshold}.")
+        check_shares(self, "threshold", one=True)
         require(
             self.save is None or self.classifier is None,
             "--save goes with --support; the classifier in --classifier is saved already.",

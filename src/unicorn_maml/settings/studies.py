@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from unicorn_maml.checks import check_numbers, check_types, require
+from unicorn_maml.checks import check_numbers, check_shares, check_types, require
 from unicorn_maml.settings.testing import TestSettings
 from unicorn_maml.settings.words import (
     COMPILE,
@@ -64,7 +64,6 @@ class StudySettings(_OutputSettings, TestSettings):
         "checkpoint or run folders; all are tested on the same tasks, with store, ways and shots "
         "of the first one unless given",
     ]
-    json: Annotated[Path | None, "write study.json to this file, too"] = None
     resume: Annotated[bool, "continue the interrupted study in --out"] = False
 
     def __post_init__(self) -> None:
@@ -247,7 +246,7 @@ class HeatmapSettings(_OutputSettings):
     def __post_init__(self) -> None:
         check_types(self)
         check_numbers(self, at_least={"tasks": 1, "query": 1, "workers": 1, "seed": 0})
-        require(0 < self.budget <= 1, f"--budget must be in 0..1, not {self.budget}.")
+        check_shares(self, "budget", zero=False, one=True)
         _ = self.step_counts, self.learning_rates
 
     @property

@@ -58,7 +58,7 @@ class TestSettings:
         check_types(self)
         check_numbers(self, at_least={"tasks": 1, "way": 2, "shot": 1, "query": 1, "seed": 0})
         check_numbers(self, at_least={"inner_steps": 0})
-        check_positive("inner-lr", self.inner_lr)
+        check_positive(self, "inner_lr")
         require(
             not (self.leak and self.resume),
             "With --leak a task depends on all before it, so it cannot --resume.",

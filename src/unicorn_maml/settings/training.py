@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from unicorn_maml.checks import check_numbers, check_positive, check_types, require
+from unicorn_maml.checks import check_numbers, check_positive, check_shares, check_types, require
 from unicorn_maml.errors import UsageError
 from unicorn_maml.settings.words import (
     ADAPT,
@@ -44,7 +44,16 @@ class AdaptationSettings:
     def __post_init__(self) -> None:
         check_types(self)
         check_numbers(self, at_least={"inner_steps": 0})
-        check_positive("inner-lr", self.inner_lr)
+        check_positive(self, "inner_lr")
+
+    @property
+    def keeps_features(self) -> bool:
+        """Whether an image has the same feature in every task.
+
+        Only with `frozen`: under other policies the task's own images normalise the features. Drop
+        layers that act change them at every step.
+        """
+        return self.adapt == "head" and self.normalization == "frozen" and not self.drop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +126,8 @@ class TrainSettings:
         counts += ["decay_every", "validation_tasks", "validate_every"]
         check_numbers(self, at_least=dict.fromkeys(counts, 1))
         check_numbers(self, at_least={"way": 2, "patience": 0, "seed": 0, "weight_decay": 0})
-        require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")
-        check_positive("outer-lr", self.outer_lr)
-        check_positive("decay", self.decay)
-        check_positive("temperature", self.temperature)
-        require(0 <= self.sum_slope < 1, f"--sum-slope must be in 0..1, not {self.sum_slope}.")
-        check_positive("head-lr-multiplier", self.head_lr_multiplier)
+        check_shares(self, "momentum", "sum_slope")
+        check_positive(self, "outer_lr", "decay", "temperature", "head_lr_multiplier")
         require(
             self.tasks_per_epoch % self.task_batch == 0,
             f"--tasks-per-epoch ({self.tasks_per_epoch}) must be a multiple of --task-batch "
@@ -213,24 +218,10 @@ class PretrainSettings:
         require(
             self.select_way == 0 or self.select_way >= 2, "--select-way must be 0 or at least 2."
         )
-        require(0 <= self.momentum < 1, f"--momentum must be in 0..1, not {self.momentum}.")
-        require(
-            0 <= self.label_smoothing < 1,
-            f"--label-smoothing must be in 0..1, not {self.label_smoothing}.",
-        )
-        require(0 <= self.average < 1, f"--average must be in 0..1, not {self.average}.")
-        require(
-            0 <= self.teacher_weight <= 1,
-            f"--teacher-weight must be in 0..1, not {self.teacher_weight}.",
-        )
-        require(0 <= self.jitter <= 1, f"--jitter must be in 0..1, not {self.jitter}.")
-        require(
-            0 < self.smallest_crop <= 1,
-            f"--smallest-crop must be in 0..1, not {self.smallest_crop}.",
-        )
-        check_positive("lr", self.lr)
-        check_positive("decay", self.decay)
-        check_positive("minutes", self.minutes)
+        check_shares(self, "momentum", "label_smoothing", "average")
+        check_shares(self, "teacher_weight", "jitter", one=True)
+        check_shares(self, "smallest_crop", zero=False, one=True)
+        check_positive(self, "lr", "decay", "minutes")
         _ = self.decay_shares
 
     @property

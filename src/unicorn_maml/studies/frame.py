@@ -15,14 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from unicorn_maml.adaptation.plan import tasks_at_once
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
-from unicorn_maml.devices import versions
+from unicorn_maml.devices import describe_device, versions
 from unicorn_maml.errors import UsageError
 from unicorn_maml.evaluation.meta_test import MetaTest, prepare
 from unicorn_maml.evaluation.unfinished import keep_finished, run_all
 from unicorn_maml.intervals import Interval, mean_interval
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.heads import PerSlotHead
-from unicorn_maml.names import METHOD_NAMES, STUDY_FILE, STUDY_FORMAT, name_of_run
+from unicorn_maml.names import METHOD_NAMES, STUDY_FILE, STUDY_FORMAT, name_of_run, option_name
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import EvaluateSettings, PretrainSettings, StudySettings, to_json
 from unicorn_maml.training.checkpoint import load_checkpoint
@@ -185,7 +185,7 @@ def study_result(
         "settings": to_json(settings),
         "tests": [{**test.record, "tasks": len(test.per_task)} for test in tests],
         "seconds": sum(test.seconds for test in tests),
-        "device": tests[0].result()["device"] if tests else None,
+        "device": describe_device(tests[0].loader.device) if tests else None,
         "versions": versions(),
     }
 
@@ -198,8 +198,8 @@ def _command(settings: Any) -> str:
         if field.default is MISSING:
             words += [str(each) for each in (value if isinstance(value, list) else [value])]
         elif value != field.default and field.name not in ("json", "resume"):
-            name = f"--{field.name.replace('_', '-')}"
-            options += [name] if value is True else [name, str(value)]
+            option = option_name(field.name)
+            options += [option] if value is True else [option, str(value)]
     return shlex.join([*words, *options])
 
 

@@ -20,14 +20,12 @@ from unicorn_maml.studies.frame import batches, per_slot, run_tests, tests_of
 
 __all__ = ["run"]
 
-_RULES = ("initial-accuracy", "initial-loss", "updated-accuracy", "updated-loss")
-_CHOICES = [
-    "as given",
-    "by initial support accuracy",
-    "by initial support loss",
-    "by updated support accuracy",
-    "by updated support loss",
-]
+_RULES = {
+    "initial-accuracy": "by initial support accuracy",
+    "initial-loss": "by initial support loss",
+    "updated-accuracy": "by updated support accuracy",
+    "updated-loss": "by updated support loss",
+}
 
 
 def run(settings: SelectionSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def run(settings: SelectionSettings, on_progress: OnProgress | None = None) -> d
         settings,
         tests,
         title="One permutation for each task, chosen by its support set",
-        choices=_CHOICES,
+        choices=["as given", *_RULES.values()],
         noun="selection",
     )
 
@@ -55,8 +53,8 @@ def _measure(
         assert found.support is not None
         first = initial_support_logits(method, tasks)
         scores = support_scores(first, found.support, tasks.support_labels, orders)
-        chosen = [torch.zeros_like(select(scores[_RULES[0]]))]  # the given order is the first one
+        every = torch.arange(len(tasks), device=found.query.device)
+        chosen = [torch.zeros_like(every)]  # the given order is the first one
         chosen += [select(scores[rule]) for rule in _RULES]
-        every = torch.arange(len(tasks), device=chosen[0].device)
         accuracies = [accuracy_percent(found.query[every, c], tasks.query_labels) for c in chosen]
         yield torch.stack(accuracies, 1).cpu().numpy()

@@ -95,16 +95,16 @@ def _shares(
 
 def head_numbers(method: MAML) -> dict[str, float]:
     """The norm of the mean of the head's slots, and how far they are from it."""
-    weight = next(value for name, value in method.head.named_parameters() if name == "weight")
-    mean = weight.detach().double().mean(0)
-    distances = (weight.detach().double() - mean).norm(dim=1)
+    weight = method.head.get_parameter("weight").detach().double()
+    mean = weight.mean(0)
+    distances = (weight - mean).norm(dim=1)
     return {"mean_norm": float(mean.norm()), "spread": float(distances.square().mean().sqrt())}
 
 
 def meta_gradient_norm(test: MetaTest, tasks: int) -> float:
     """Norm of the mean meta-gradient of the head's weights over tasks, as in the training."""
     method = adapting(test)
-    weight = next(value for name, value in method.head.named_parameters() if name == "weight")
+    weight = method.head.get_parameter("weight")
     mean = torch.zeros_like(weight)
     for start in range(0, tasks, _GRADIENT_TASKS):
         part = test.loader.load(range(start, min(start + _GRADIENT_TASKS, tasks)))

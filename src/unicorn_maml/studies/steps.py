@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unicorn_maml.adaptation.engine import AdaptedTasks, adapt
+from unicorn_maml.adaptation.engine import AdaptedTasks
 from unicorn_maml.data.batches import TaskBatch, TaskLoader
 from unicorn_maml.evaluation.meta_test import MetaTest
 from unicorn_maml.intervals import mean_interval
@@ -104,14 +104,7 @@ def follow_steps(method: MAML, tasks: TaskBatch) -> NDArray[np.float64]:
         on_query, finite = accuracy_or_guess(query, tasks.query_labels)
         rows.append(torch.stack([on_support, on_query, finite.double()]))
 
-    adapt(
-        method.backbone,
-        method.head(tasks.way),
-        tasks.support_images,
-        tasks.support_labels,
-        method.adaptation,
-        on_step=see,
-    )
+    method.adapt(tasks, see)
     return torch.stack(rows, -1).transpose(0, 1).cpu().numpy()  # (T, 3, M + 1)
 
 

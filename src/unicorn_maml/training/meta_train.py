@@ -25,17 +25,14 @@ from unicorn_maml.intervals import mean_interval
 from unicorn_maml.methods.build import ModelSpec, build_method
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.scoring import iterate_accuracies
-from unicorn_maml.models.build import BackboneSpec
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import PretrainSettings, TrainSettings
 from unicorn_maml.training.augmentation import augment
 from unicorn_maml.training.checkpoint import (
     Checkpoint,
-    load_backbone,
     load_begun,
     load_training_state,
     refusing_nonsense,
-    save_checkpoint,
 )
 from unicorn_maml.training.meta_step import make_updates, norm_of
 from unicorn_maml.training.optimizer import (
@@ -44,9 +41,16 @@ from unicorn_maml.training.optimizer import (
     restore_optimizer,
     set_learning_rate,
 )
-from unicorn_maml.training.run import RunFolder, epoch_seed
+from unicorn_maml.training.run import RunFolder
+from unicorn_maml.training.start import (
+    Pixels,
+    backbone_spec,
+    drawing_from,
+    epoch_seed,
+    first_weights,
+)
 
-__all__ = ["TrainResult", "backbone_spec", "meta_train"]
+__all__ = ["TrainResult", "meta_train"]
 
 _SECONDS_BETWEEN = 60.0  # of epochs that are lost at most, if more than one, by an interrupt
 
@@ -73,66 +77,31 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
         method=settings.method, way=settings.way, features=backbone_spec(settings, store)
     )
     begun = load_begun(settings.folder, store.identity) if settings.resume else None
-    method, pixels = _first_model(settings, spec, store, begun)
+    with drawing_from(settings.seed, torch.device("cpu")):
+        method = build_method(spec, settings.adaptation)
+    assert isinstance(method, MAML)
+    pixels = first_weights(settings, method.backbone, spec.features, store, begun)
     method.to(device)
     vary = (lambda images: augment(images, _VARIATION)) if settings.augment else None
     base = _loader(settings, store, "base", pixels, device, vary)
     validation = _loader(settings, store, "validation", pixels, device)
-    run = RunFolder(settings)
-    trainer = _Trainer(settings, spec, method, pixels, run, base, validation)
-    try:
-        if settings.resume:
+    run = RunFolder(settings, spec, pixels, store.identity)
+    trainer = _Trainer(settings, method, run, base, validation)
+    with run.under_way():
+        if begun:
             trainer.restore(begun)
+        run.go_on(begun)
         return trainer.train(on_progress)
-    except DivergedError as error:
-        run.abandon()
-        kept = f" Epoch {trainer.epoch} is kept in {run.last}." if trainer.epoch else ""
-        raise DivergedError(f"{error}{kept}") from error
-    finally:
-        run.close()
 
 
 _VARIATION = PretrainSettings(crop="padded", flip=True, jitter=0.4)
-_Pixels = tuple[tuple[float, ...], tuple[float, ...]]  # mean and deviation per channel
-
-
-def backbone_spec(settings: TrainSettings | PretrainSettings, store: ImageStore) -> BackboneSpec:
-    """Describe the backbone of a run on a store."""
-    return BackboneSpec(
-        backbone=settings.backbone,
-        width=settings.width if settings.backbone == "convnet4" else None,
-        pooling=settings.pooling,
-        channels=store.channels,
-        size=store.size,
-        sum_slope=settings.sum_slope,
-    )
-
-
-def _first_model(
-    settings: TrainSettings, spec: ModelSpec, store: ImageStore, begun: Checkpoint | None
-) -> tuple[MAML, _Pixels]:
-    """The model before the first update: random, or with the backbone of --init.
-
-    A run that goes on where it stopped has the moments of the pixels from there, and its weights
-    will come from there too; what it was made of need not be there any more.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        method = build_method(spec, settings.adaptation)
-    assert isinstance(method, MAML)
-    if begun:
-        return method, (begun.pixel_mean, begun.pixel_std)
-    if settings.init is None:
-        return method, (store.pixel_mean, store.pixel_std)
-    checkpoint = load_backbone(settings.init, method.backbone, spec.features)
-    return method, (checkpoint.pixel_mean, checkpoint.pixel_std)
 
 
 def _loader(
     settings: TrainSettings,
     store: ImageStore,
     split: str,
-    pixels: _Pixels,
+    pixels: Pixels,
     device: torch.device,
     vary: Callable[[Tensor], Tensor] | None = None,
 ) -> TaskLoader:
@@ -153,70 +122,54 @@ class _Trainer:
     def __init__(
         self,
         settings: TrainSettings,
-        spec: ModelSpec,
         method: MAML,
-        pixels: _Pixels,
         run: RunFolder,
         base: TaskLoader,
         validation: TaskLoader,
     ):
-        self.settings, self.spec, self.method, self.pixels = settings, spec, method, pixels
+        self.settings, self.method = settings, method
         self.run, self.base, self.validation = run, base, validation
         self.optimizer = build_optimizer(method, settings)
-        self.epoch = 0  # the last one that is saved
-        self.best: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
-        self.seconds = 0.0
-        self.saved_at = time.perf_counter()
 
-    def restore(self, begun: Checkpoint | None) -> None:
-        """Go back to the end of the last saved epoch, or to the beginning."""
-        if begun is None:
-            self.run.forget_after(0)
-            return
+    def restore(self, begun: Checkpoint) -> None:
+        """Take over what the last saved epoch left."""
         with refusing_nonsense(self.run.last):
             self.method.load_state_dict(begun.weights)
             restore_optimizer(self.optimizer, load_training_state(self.run.last))
-            self.epoch, self.best = int(begun.metrics["epoch"]), begun.metrics["best"]
-            self.seconds = float(begun.metrics["run_seconds"])
-            self.run.forget_after(self.epoch)
 
     def train(self, on_progress: OnProgress | None) -> TrainResult:
-        epoch = self.epoch
-        while epoch < self.settings.epochs and not self._out_of_patience(epoch):
+        settings, run = self.settings, self.run
+        epoch, saved_at = run.epoch, time.perf_counter()
+        while epoch < settings.epochs and not self._out_of_patience(epoch):
             epoch += 1
             started = time.perf_counter()
-            with torch.random.fork_rng(devices=self._devices()):
-                # of drop layers and varied images
-                torch.manual_seed(epoch_seed(self.settings.seed, epoch))
+            # Drop layers and varied images draw.
+            with drawing_from(epoch_seed(settings.seed, epoch), self.base.device):
                 entry = self._train_epoch(epoch, on_progress)
-            judged = epoch % self.settings.validate_every == 0 or epoch == self.settings.epochs
+            judged = epoch % settings.validate_every == 0 or epoch == settings.epochs
             if judged:
                 entry |= self._validate()
             entry["seconds"] = time.perf_counter() - started
-            self.seconds += entry["seconds"]
-            if judged or time.perf_counter() - self.saved_at >= _SECONDS_BETWEEN:
-                self._save(entry)
+            if judged or time.perf_counter() - saved_at >= _SECONDS_BETWEEN:
+                run.save(entry, self.method, optimizer_state(self.optimizer))
+                saved_at = time.perf_counter()
             else:
-                self.run.log(entry)
+                run.log(entry)
         result = TrainResult(
-            folder=self.run.folder,
-            epochs=self.epoch,
-            best_epoch=self.best["epoch"],
-            validation_accuracy=self.best["validation_accuracy"],
-            validation_ci95=self.best["validation_ci95"],
-            seconds=self.seconds,
+            folder=run.folder,
+            epochs=run.epoch,
+            best_epoch=run.best_entry["epoch"],
+            validation_accuracy=run.best_entry["validation_accuracy"],
+            validation_ci95=run.best_entry["validation_ci95"],
+            seconds=run.seconds,
         )
-        device = describe_device(self.base.device)
-        self.run.finish({**vars(result), "folder": str(result.folder), "device": device})
+        run.finish({**vars(result), "device": describe_device(self.base.device)})
         return result
-
-    def _devices(self) -> list[torch.device]:
-        return [self.base.device] if self.base.device.type == "cuda" else []
 
     def _out_of_patience(self, epoch: int) -> bool:
         """Only a validation ends a run: which other epochs are saved is a matter of speed."""
         patience, judged = self.settings.patience, epoch % self.settings.validate_every == 0
-        return judged and 0 < patience <= epoch - int(self.best["epoch"])
+        return judged and 0 < patience <= epoch - int(self.run.best_entry["epoch"])
 
     def _train_epoch(self, epoch: int, on_progress: OnProgress | None) -> dict[str, Any]:
         settings = self.settings
@@ -272,27 +225,3 @@ class _Trainer:
             self.method.adaptation = trained
         interval = mean_interval(scores)
         return {"validation_accuracy": interval.mean, "validation_ci95": interval.ci95}
-
-    def _save(self, entry: dict[str, Any]) -> None:
-        is_best = entry.get("validation_accuracy", -1.0) > self.best["validation_accuracy"]
-        if is_best:
-            self.best = entry
-        self.run.save_epoch(entry, is_best=is_best, write=self._checkpoint)
-        self.epoch, self.saved_at = entry["epoch"], time.perf_counter()
-
-    def _checkpoint(self, folder: Path, entry: dict[str, Any], resumable: bool) -> None:
-        save_checkpoint(
-            folder,
-            self.method,
-            spec=self.spec,
-            settings=replace(self.settings, resume=False),
-            pixel_mean=self.pixels[0],
-            pixel_std=self.pixels[1],
-            metrics={
-                **entry,
-                "best": self.best,
-                "run_seconds": self.seconds,
-                "store_checksum": self.base.sampler.store.identity,
-            },
-            training_state=optimizer_state(self.optimizer) if resumable else None,
-        )

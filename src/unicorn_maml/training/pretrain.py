@@ -6,7 +6,7 @@ Tasks say which epoch is kept: nearest centroid on one-shot tasks of the validat
 import copy
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unicorn_maml.data.batches import normaliser
 from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
@@ -32,12 +33,10 @@ from unicorn_maml.settings import Distance, PretrainSettings
 from unicorn_maml.training.augmentation import augment, four_rotations
 from unicorn_maml.training.checkpoint import (
     Checkpoint,
-    load_backbone,
     load_begun,
     load_checkpoint,
     load_training_state,
     refusing_nonsense,
-    save_checkpoint,
 )
 from unicorn_maml.training.classifier import (
     Classifier,
@@ -45,15 +44,15 @@ from unicorn_maml.training.classifier import (
     rotation_loss,
     target_shares,
 )
-from unicorn_maml.training.meta_train import backbone_spec
 from unicorn_maml.training.optimizer import (
     optimizer_state,
     restore_optimizer,
     sgd_or_adam,
     share_of_rate,
 )
-from unicorn_maml.training.run import RunFolder, epoch_seed
+from unicorn_maml.training.run import RunFolder
 from unicorn_maml.training.split_images import SplitImages
+from unicorn_maml.training.start import backbone_spec, drawing_from, epoch_seed, first_weights
 from unicorn_maml.training.teacher import Teacher
 
 __all__ = ["PretrainResult", "pretrain"]
@@ -78,22 +77,15 @@ def pretrain(settings: PretrainSettings, on_progress: OnProgress | None = None) 
     store = open_store(settings.store)
     begun = load_begun(settings.folder, store.identity) if settings.resume else None
     trainer = _Trainer(settings, store, device, begun)
-    trainer.run = RunFolder(settings)
-    try:
-        if settings.resume:
+    with trainer.run.under_way():
+        if begun:
             trainer.restore(begun)
+        trainer.run.go_on(begun)
         return trainer.train(on_progress)
-    except DivergedError:
-        trainer.run.abandon()
-        raise
-    finally:
-        trainer.run.close()
 
 
 class _Trainer:
     """The state that an epoch changes."""
-
-    run: RunFolder
 
     def __init__(
         self,
@@ -103,7 +95,6 @@ class _Trainer:
         begun: Checkpoint | None,
     ):
         self.settings, self.device = settings, device
-        self.store_checksum = store.identity
         self.spec = ModelSpec(method="pretrained", way=5, features=backbone_spec(settings, store))
         self.base = SplitImages(store, "base", device)
         self.validation = SplitImages(store, "validation", device)
@@ -113,16 +104,10 @@ class _Trainer:
         self.sampler = TaskSampler(
             store, "validation", way=way, shot=1, query=query, seed=settings.seed
         )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(settings.seed)
+        with drawing_from(settings.seed, torch.device("cpu")):
             backbone = build_backbone(self.spec.features)
             self.model = Classifier(backbone, backbone.feature_width, self.base.classes)
-        self.pixel_mean, self.pixel_std = store.pixel_mean, store.pixel_std
-        if begun:  # its weights come with `restore`
-            self.pixel_mean, self.pixel_std = begun.pixel_mean, begun.pixel_std
-        elif settings.init is not None:
-            start = load_backbone(settings.init, backbone, self.spec.features)
-            self.pixel_mean, self.pixel_std = start.pixel_mean, start.pixel_std
+        pixels = first_weights(settings, backbone, self.spec.features, store, begun)
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # What is judged and kept: the backbone itself, or the running average of its weights.
         self.averaged = copy.deepcopy(backbone) if settings.average > 0 else backbone
@@ -142,49 +127,41 @@ class _Trainer:
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
         )
-        self.mean = torch.tensor(self.pixel_mean, device=device).view(-1, 1, 1)
-        self.std = torch.tensor(self.pixel_std, device=device).view(-1, 1, 1)
-        self.epoch = 0
-        self.best: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
-        self.seconds = 0.0
+        self.normalise = normaliser(*pixels, device)
         self.images_per_second = 0.0
+        self.run = RunFolder(settings, self.spec, pixels, store.identity)
 
-    def restore(self, begun: Checkpoint | None) -> None:
-        """Go back to the end of the last saved epoch, or to the beginning."""
-        if begun is None:
-            self.run.forget_after(0)
-            return
+    def restore(self, begun: Checkpoint) -> None:
+        """Take over what the last saved epoch left."""
         with refusing_nonsense(self.run.last):
             state = load_training_state(self.run.last)
             rest = {name: state.pop(name) for name in list(state) if not name[0].isdigit()}
             self.model.load_state_dict({**begun.weights, **rest})
             NearestCentroid(self.averaged).load_state_dict(begun.weights)
             restore_optimizer(self.optimizer, state)
-            self.epoch, self.best = int(begun.metrics["epoch"]), begun.metrics["best"]
-            self.seconds = float(begun.metrics["run_seconds"])
             self.images_per_second = float(begun.metrics["images_per_second"])
-            self.run.forget_after(self.epoch)
 
     def train(self, on_progress: OnProgress | None) -> PretrainResult:
-        while self._share_done(self.epoch, 0.0) < 1:
+        run = self.run
+        while self._share_done(run.epoch, 0.0) < 1:
             started = time.perf_counter()
-            entry = self._train_epoch(self.epoch + 1, started, on_progress)
+            entry = self._train_epoch(run.epoch + 1, started, on_progress)
             last = self._share_done(entry["epoch"], time.perf_counter() - started) >= 1
             if last or entry["epoch"] % self.settings.select_every == 0:
                 entry |= self._validate()
             entry["seconds"] = time.perf_counter() - started
-            self._save(entry)
+            self.images_per_second = entry["images_per_second"]
+            run.save(entry, NearestCentroid(self.averaged), self._training_state())
         result = PretrainResult(
-            folder=self.run.folder,
-            epochs=self.epoch,
-            best_epoch=self.best["epoch"],
-            validation_accuracy=self.best["validation_accuracy"],
-            validation_ci95=self.best["validation_ci95"],
+            folder=run.folder,
+            epochs=run.epoch,
+            best_epoch=run.best_entry["epoch"],
+            validation_accuracy=run.best_entry["validation_accuracy"],
+            validation_ci95=run.best_entry["validation_ci95"],
             images_per_second=self.images_per_second,
-            seconds=self.seconds,
+            seconds=run.seconds,
         )
-        record = {**vars(result), "folder": str(result.folder)}
-        self.run.finish({**record, "device": describe_device(self.device), **self._rates()})
+        run.finish({**vars(result), "device": describe_device(self.device), **self._rates()})
         return result
 
     def _rates(self) -> dict[str, float]:
@@ -198,7 +175,7 @@ class _Trainer:
     def _share_done(self, epochs: float, seconds: float) -> float:
         """How much of the training lies behind, after so many epochs, seconds into this epoch."""
         if self.settings.minutes is not None:
-            return (self.seconds + seconds) / (60 * self.settings.minutes)
+            return (self.run.seconds + seconds) / (60 * self.settings.minutes)
         return epochs / self.settings.epochs
 
     def _train_epoch(
@@ -209,9 +186,7 @@ class _Trainer:
         losses: list[Tensor] = []
         correct: list[Tensor] = []
         images_seen = 0
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(epoch_seed(settings.seed, epoch))
+        with drawing_from(epoch_seed(settings.seed, epoch), self.device):
             for number, rows in enumerate(self._batches()):
                 seconds = time.perf_counter() - started
                 done = self._share_done(epoch - 1 + images_seen / len(self.base), seconds)
@@ -231,7 +206,7 @@ class _Trainer:
                         "epoch": epoch,
                         "loss": self._finite(loss, epoch),
                         "images/s": images_seen * self._views / (time.perf_counter() - started),
-                        "best": max(0.0, self.best["validation_accuracy"]),
+                        "best": max(0.0, self.run.best_entry["validation_accuracy"]),
                     }
                     on_progress(int(1000 * done), 1000, figures)
         mean_loss = self._finite(torch.stack(losses).mean(), epoch)
@@ -247,9 +222,8 @@ class _Trainer:
     def _finite(self, loss: Tensor, epoch: int) -> float:
         value = float(loss)  # waits for the device
         if not np.isfinite(value):
-            kept = f" Epoch {self.epoch} is kept in {self.run.last}." if self.epoch else ""
             raise DivergedError(
-                f"The loss was no longer finite in epoch {epoch}; try a smaller --lr.{kept}"
+                f"The loss was no longer finite in epoch {epoch}; try a smaller --lr."
             )
         return value
 
@@ -275,7 +249,7 @@ class _Trainer:
             soft_labels=soft,
             soft_weight=settings.teacher_weight,
         )
-        images = (images - self.mean) / self.std
+        images = self.normalise(images)
         if settings.rotation > 0:
             images = four_rotations(images)
             labels, targets = labels.repeat(4), targets.repeat(4, 1)
@@ -305,7 +279,7 @@ class _Trainer:
             [
                 frozen_features(
                     self.averaged,
-                    (self.validation.load(rows) - self.mean) / self.std,
+                    self.normalise(self.validation.load(rows)),
                     self.settings.precision,
                 )
                 for rows in torch.split(torch.arange(len(self.validation)), 512)
@@ -323,40 +297,15 @@ class _Trainer:
             "validation_accuracy_euclidean": euclidean.mean,
         }
 
-    def _save(self, entry: dict[str, Any]) -> None:
-        self.seconds += entry["seconds"]
-        self.images_per_second = entry["images_per_second"]
-        is_best = entry.get("validation_accuracy", -1.0) > self.best["validation_accuracy"]
-        if is_best:
-            self.best = entry
-        self.run.save_epoch(entry, is_best=is_best, write=self._checkpoint)
-        self.epoch = entry["epoch"]
-
-    def _checkpoint(self, folder: Path, entry: dict[str, Any], resumable: bool) -> None:
-        state = None
-        if resumable:
-            averages = self.averaged is not self.model.backbone
-            rest = {
-                name: value
-                for name, value in self.model.state_dict().items()
-                if averages or not name.startswith("backbone.")
-            }
-            state = {**optimizer_state(self.optimizer), **rest}
-        save_checkpoint(
-            folder,
-            NearestCentroid(self.averaged),
-            spec=self.spec,
-            settings=replace(self.settings, resume=False),
-            pixel_mean=self.pixel_mean,
-            pixel_std=self.pixel_std,
-            metrics={
-                **entry,
-                "best": self.best,
-                "run_seconds": self.seconds,
-                "store_checksum": self.store_checksum,
-            },
-            training_state=state,
-        )
+    def _training_state(self) -> dict[str, Tensor]:
+        """What resuming needs beside the backbone that is kept."""
+        averages = self.averaged is not self.model.backbone
+        rest = {
+            name: value
+            for name, value in self.model.state_dict().items()
+            if averages or not name.startswith("backbone.")
+        }
+        return {**optimizer_state(self.optimizer), **rest}
 
 
 @torch.no_grad()

@@ -3,26 +3,29 @@
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
-from unicorn_maml.errors import UsageError
+from unicorn_maml.errors import DivergedError, UsageError
 from unicorn_maml.files import read_object, recover_folder, write_json, write_text
+from unicorn_maml.methods.build import ModelSpec
+from unicorn_maml.methods.method import Method
+from unicorn_maml.names import option_name
 from unicorn_maml.settings import PretrainSettings, TrainSettings, to_json
+from unicorn_maml.training.checkpoint import Checkpoint, refusing_nonsense, save_checkpoint
+from unicorn_maml.training.start import Pixels
 
-__all__ = ["RunFolder", "epoch_seed"]
+__all__ = ["RunFolder"]
 
 _NOT_RECORDED = {"out", "resume"}
 _PATHS = {"store", "init", "teacher"}
 _FREE_TO_CHANGE = {"device", "compile"}  # when a run is continued: rounding apart, the same
-
-
-def epoch_seed(seed: int, epoch: int) -> int:
-    """Of what an epoch draws at random: the same whether or not the run was interrupted."""
-    return (seed * 100_003 + epoch) % 2**63
 
 
 def _same(name: str, first: Any, second: Any) -> bool:
@@ -33,9 +36,24 @@ def _same(name: str, first: Any, second: Any) -> bool:
 
 
 class RunFolder:
-    """Opens a new run folder, or one to resume, and keeps its log."""
+    """Opens a new run folder, or one to resume, and keeps its log and its checkpoints.
 
-    def __init__(self, settings: TrainSettings | PretrainSettings):
+    `epoch` is the last one that is saved, `best_entry` what was logged of the best one, and
+    `seconds` the time that all of them took.
+    """
+
+    def __init__(
+        self,
+        settings: TrainSettings | PretrainSettings,
+        spec: ModelSpec,
+        pixels: Pixels,
+        store_checksum: str,
+    ):
+        self._settings, self._spec, self._pixels = settings, spec, pixels
+        self._store_checksum = store_checksum
+        self.epoch = 0
+        self.best_entry: dict[str, Any] = {"epoch": 0, "validation_accuracy": -1.0}
+        self.seconds = 0.0
         self.folder = settings.folder
         self.best, self.last = self.folder / "best", self.folder / "last"
         self._log = self.folder / "log.jsonl"
@@ -77,31 +95,66 @@ class RunFolder:
         recorded = {**defaults, **recorded}
         for name in sorted(config.keys() - _FREE_TO_CHANGE):
             if not _same(name, recorded[name], config[name]):
-                option = f"--{name.replace('_', '-')}"
                 raise UsageError(
-                    f"The run in {self.folder} has {option} {recorded[name]}, not {config[name]}; "
-                    "resume it without that option, or choose another --out."
+                    f"The run in {self.folder} has {option_name(name)} {recorded[name]}, not "
+                    f"{config[name]}; resume it without that option, or choose another --out."
                 )
 
-    def save_epoch(
-        self,
-        entry: dict[str, Any],
-        *,
-        is_best: bool,
-        write: Callable[[Path, dict[str, Any], bool], None],
-    ) -> None:
-        """Keep an epoch; `write(folder, entry, resumable)` writes a checkpoint.
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Close the event file at the end; of a run that diverges, say what is kept of it."""
+        try:
+            yield
+        except DivergedError as error:
+            self._abandon()
+            kept = f" Epoch {self.epoch} is kept in {self.last}." if self.epoch else ""
+            raise DivergedError(f"{error}{kept}") from error
+        finally:
+            self._close()
+
+    def go_on(self, begun: Checkpoint | None) -> None:
+        """Go back to the end of the last saved epoch, or to the beginning."""
+        if begun:
+            with refusing_nonsense(self.last):
+                self.epoch, self.best_entry = int(begun.metrics["epoch"]), begun.metrics["best"]
+                self.seconds = float(begun.metrics["run_seconds"])
+        self._forget_after(self.epoch)
+
+    def save(self, entry: dict[str, Any], method: Method, state: dict[str, Tensor]) -> None:
+        """Keep an epoch: its line of the log, the model, and the state that resuming needs.
 
         `last` comes last: should the process die before, the epoch is done again, with the same
         outcome, and its line in the log is dropped first.
         """
-        if is_best:
-            write(self.best, entry, False)
         self.log(entry)
-        write(self.last, entry, True)
+        if entry.get("validation_accuracy", -1.0) > self.best_entry["validation_accuracy"]:
+            self.best_entry = entry
+            self._write_checkpoint(self.best, entry, method, None)
+        self._write_checkpoint(self.last, entry, method, state)
+        self.epoch = entry["epoch"]
+
+    def _write_checkpoint(
+        self, folder: Path, entry: dict[str, Any], method: Method, state: dict[str, Tensor] | None
+    ) -> None:
+        save_checkpoint(
+            folder,
+            method,
+            spec=self._spec,
+            settings=replace(self._settings, resume=False),
+            pixel_mean=self._pixels[0],
+            pixel_std=self._pixels[1],
+            metrics={
+                **entry,
+                "best": self.best_entry,
+                "run_seconds": self.seconds,
+                "store_checksum": self._store_checksum,
+            },
+            training_state=state,
+        )
 
     def log(self, entry: dict[str, Any]) -> None:
-        """Add an epoch to the log and to TensorBoard."""
+        """Add an epoch to the log and to TensorBoard, and its time to that of the run."""
+        self.seconds += entry["seconds"]
         with self._log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
         if self._tensorboard is None:
@@ -111,7 +164,7 @@ class RunFolder:
                 self._tensorboard.add_scalar(name, value, entry["epoch"])
         self._tensorboard.flush()
 
-    def forget_after(self, epoch: int) -> None:
+    def _forget_after(self, epoch: int) -> None:
         """Drop what was logged after `epoch`: those epochs will be done again."""
         if not self._log.exists():
             return
@@ -126,17 +179,17 @@ class RunFolder:
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result of the whole run."""
-        write_json(self.folder / "result.json", result)
+        write_json(self.folder / "result.json", {**result, "folder": str(self.folder)})
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Take a run away that diverged before it saved anything, so that it can be begun anew."""
         if self.last.is_dir():
             return
-        self.close()
+        self._close()
         for path in [self.folder / "config.json", self._log, *self.folder.glob("events.*")]:
             path.unlink(missing_ok=True)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Close the event file."""
         if self._tensorboard is not None:
             self._tensorboard.close()

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unicorn_maml.data.batches import normaliser
 from unicorn_maml.data.store import ImageStore
 from unicorn_maml.devices import can_compile
 from unicorn_maml.errors import UsageError
@@ -43,8 +44,7 @@ class Teacher:
         if can_compile(device):
             backbone.compile(dynamic=False)
         self._backbone = backbone
-        self._mean = torch.tensor(checkpoint.pixel_mean, device=device).view(-1, 1, 1)
-        self._std = torch.tensor(checkpoint.pixel_std, device=device).view(-1, 1, 1)
+        self._normalise = normaliser(checkpoint.pixel_mean, checkpoint.pixel_std, device)
         self._precision = precision
         self._directions: Tensor | None = None  # (classes, D), of length 1
 
@@ -65,4 +65,4 @@ class Teacher:
         return F.softmax(cosines / _TEMPERATURE, dim=1)
 
     def _features(self, images: Tensor) -> Tensor:
-        return frozen_features(self._backbone, (images - self._mean) / self._std, self._precision)
+        return frozen_features(self._backbone, self._normalise(images), self._precision)
