@@ -78,4 +78,5 @@ def check_shares(settings: Any, *names: str, zero: bool = True, one: bool = Fals
     for name in names:
         value = getattr(settings, name)
         inside = 0 < value < 1 or (zero and value == 0) or (one and value == 1)
-        require(inside, f"{option_name(name)} must be in 0..1, not {value}.")
+        low, high = "at least" if zero else "above", "at most" if one else "below"
+        require(inside, f"{option_name(name)} must be {low} 0 and {high} 1, not {value}.")

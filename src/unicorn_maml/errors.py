@@ -18,7 +18,8 @@ NONSENSE = (
     TypeError,
     ValueError,
     AttributeError,
-    OverflowError,
+    ArithmeticError,
+    StopIteration,
     RecursionError,
 )
 

@@ -99,7 +99,7 @@ WRONG = {
     "study shots {maml} --shots 50": "ask for fewer",
     "study chance --way 1": "--way must be at least 2",
     "study heatmap nowhere": "There is no run folder or configuration nowhere",
-    "study heatmap {maml} --budget 0": "--budget must be in 0..1",
+    "study heatmap {maml} --budget 0": "--budget must be above 0 and at most 1",
     "study heatmap {maml} --seed -1": "--seed must be at least 0",
     "study heatmap {maml} --store nowhere": "There is no store folder 'nowhere'",
     "evaluate {unicorn} --remedy ensemble": "every permutation gives the same answer",

@@ -159,11 +159,11 @@ def test_a_result_that_was_tested_otherwise_than_its_row_says_is_refused(tmp_pat
 )
 def test_figures_that_are_none_are_neither_kept_nor_shown(tmp_path, change):
     strange = result(65.5) | change
-    with pytest.raises(FileError, match="is no result; make one"):
+    with pytest.raises(FileError, match=r"is no result; make one|NaN is no number"):
         add_result(write(tmp_path, strange), ROW, tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
     (tmp_path / f"{ROW}.mixed.json").write_text(json.dumps(strange))
-    with pytest.raises(FileError, match="is no result that"):
+    with pytest.raises(FileError, match=r"is no result that|NaN is no number"):
         results_table(tmp_path)
 
 
@@ -172,7 +172,7 @@ def test_a_difference_is_kept_in_the_folder_whatever_its_name(tmp_path):
     both |= {"difference": 1.0, "difference_ci95": 0.2}
     with pytest.raises(UsageError, match="letters, digits"):
         add_result(write(tmp_path, both), "../../evil", tmp_path / "kept")
-    with pytest.raises(FileError, match="is no result"):
+    with pytest.raises(FileError, match="Infinity is no number"):
         add_result(write(tmp_path, both | {"difference": float("inf")}), "x", tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
 

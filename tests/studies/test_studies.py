@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import make_store
 from unicorn_maml.errors import UsageError
 from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.evaluation.unfinished import unfinished_file
@@ -114,7 +115,9 @@ def test_the_lasting_deviation_is_that_of_permutations_without_the_luck_of_their
     found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
     expected = {"deviation": (lasting**2 + luck**2 / 2) ** 0.5, "lasting_deviation": lasting}
     for name, value in expected.items():
-        assert abs(found[name]["mean"] - value) < 2 * found[name]["ci95"] < 0.2
+        assert found[name]["low"] < value < found[name]["high"]
+        assert found[name]["low"] < found[name]["mean"] < found[name]["high"]
+        assert found[name]["high"] - found[name]["low"] < 0.2
     one, other = halves[0]
     alone = permutations_study.summarize(np.stack([halves[0].mean(0), one, other])[None])
     assert alone["lasting_deviation"]["mean"] == pytest.approx(np.cov(one, other)[0, 1] ** 0.5)
@@ -124,6 +127,7 @@ def test_luck_alone_leaves_no_lasting_deviation():
     halves = np.random.default_rng(1).normal(50, 4, (500, 2, 120))
     found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
     assert found["lasting_deviation"]["mean"] < 0.5 < 2.5 < found["deviation"]["mean"]
+    assert found["lasting_deviation"]["low"] == 0
 
 
 def test_the_held_out_spread_is_chosen_on_one_half_and_scored_on_the_other():
@@ -181,7 +185,8 @@ def test_one_task_follows_every_permutation_from_chance(trained, tmp_path):
     ],
 )
 def test_permutations_fit_from_the_step_after_which_none_loses_its_fit(support, said):
-    assert said in one_task.describe("MAML", {"support": support, "query": support})
+    found = {"support": support, "query": support, "diverged": 0}
+    assert said in one_task.describe("MAML", found)
 
 
 def test_selection_compares_rules_that_evaluate_offers_too(trained, tmp_path):
@@ -279,7 +284,12 @@ def test_freeze_compares_both_ways_to_adapt(trained, tmp_path):
     for part, adapt in (("backbone adapted", "all"), ("backbone frozen", "head")):
         expected = accuracy(trained["unicorn"], adapt=adapt)
         assert found[part]["query"][2]["mean"] == pytest.approx(expected)
-    assert result["conclusion"].endswith("frozen), chosen on these tasks.")
+    gains = {row["label"]: row["cells"][0] for row in result["table"]["rows"]}
+    gain = gains["adapted minus frozen, both after the steps of training (points)"]
+    means = [found[part]["query"][2]["mean"] for part in ("backbone adapted", "backbone frozen")]
+    assert gain["mean"] == pytest.approx(means[0] - means[1])
+    said = f"frozen), chosen on these tasks, and by {gain['mean']:+.2f} ± {gain['ci95']:.2f} after"
+    assert f"{said} the 2 steps of training." in result["conclusion"]
 
 
 def test_two_checkpoints_of_one_run_have_columns_of_their_own(trained, tmp_path):
@@ -313,12 +323,15 @@ def test_shots_and_transfer_test_what_they_say(trained, small_store, tmp_path):
     assert found["shots"] == [1, 2]
     expected = accuracy(trained["unicorn"], shot=2)
     assert found["accuracy"][1]["mean"] == pytest.approx(expected)
-    result = transfer.run(
-        ask(TransferSettings, tmp_path / "b", *both, to=str(small_store.folder), split="validation")
-    )
+    away = make_store(tmp_path / "away", smallest=9)
+    result = transfer.run(ask(TransferSettings, tmp_path / "b", *both, to=str(away.folder)))
     check(result)
-    (own, other) = result["data"]["MAML"].values()
-    assert own == other, "the other store is the same one here"
+    for label, checkpoint in zip(("MAML", "UNICORN-MAML"), both, strict=True):
+        own, other = (cell["accuracy"]["mean"] for cell in result["data"][label].values())
+        assert own == pytest.approx(accuracy(checkpoint))
+        assert other == pytest.approx(accuracy(checkpoint, store=str(away.folder)))
+    with pytest.raises(UsageError, match="is the store that the networks are at home on"):
+        transfer.run(ask(TransferSettings, tmp_path / "d", *both, to=str(small_store.folder)))
     with pytest.raises(UsageError, match="takes 16x16 images with 1 channels, but the store has"):
         transfer.run(ask(TransferSettings, tmp_path / "c", *both, to="glyphs"))
 
@@ -458,8 +471,8 @@ def test_the_cell_of_a_heat_map_is_chosen_by_validation_where_there_is_any(
     if validated:
         assert result["data"]["best"] == chosen
         assert (
-            "best with 9 inner steps at 0.1, 60.00 ± 1.00% on 200 novel tasks (70.00% with the "
-            "best of at most 5 steps), chosen by validation accuracy;"
+            "best with 9 inner steps at 0.1, 60.00 ± 1.00% on 200 novel tasks (70.00 ± 1.00% with "
+            "the best of at most 5 steps), chosen by validation accuracy;"
         ) in result["conclusion"]
     else:
         assert result["data"]["best"] == lucky

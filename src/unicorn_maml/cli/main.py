@@ -179,7 +179,8 @@ add_command(
     epilog="Example: unicorn-maml report runs/demo/maml runs/study-permutations --out report.html",
 )
 for each in STUDIES:
-    add_command(studies, each.study, each, study)
+    words = f"unicorn-maml study {each.study} {each.example}"
+    add_command(studies, each.study, each, study, epilog=f"Example: {words}")
 
 
 def _version(wanted: bool) -> None:

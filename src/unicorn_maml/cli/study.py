@@ -1,6 +1,7 @@
 """`unicorn-maml study NAME`: one analysis, its table, its figure and its conclusion."""
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -21,8 +22,9 @@ def study(settings: Any) -> None:
     """Run a study, print its table and conclusion, and write it into its folder."""
     check_can_write(settings.json)
     with progress_bar(settings.study, notes) as update:
-        result = run_study(settings, update)
+        result = _undrawn(settings) or _measure(settings, update)
     try:  # first: who reads what is printed may be gone
+        _write(settings, result)
         if settings.json:
             write_json(settings.json, result)
     finally:  # but a full disk does not cost the figures
@@ -35,8 +37,25 @@ def study(settings: Any) -> None:
 
 def run_study(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
     """Run a study and write its numbers and figure; a report draws from study.json alone."""
-    from unicorn_maml.evaluation.unfinished import unfinished_file, write_result
-    from unicorn_maml.reporting.figures.draw import draw_study, write_figure
+    result = _measure(settings, on_progress)
+    _write(settings, result)
+    return result
+
+
+def _undrawn(settings: Any) -> dict[str, Any] | None:
+    """What an earlier call of the same command has measured, but could not draw."""
+    from unicorn_maml.reporting.figures.draw import figure_files
+    from unicorn_maml.studies.frame import command_of
+
+    file = settings.folder / STUDY_FILE
+    if not file.is_file() or all(map(Path.is_file, figure_files(settings.folder, settings.study))):
+        return None
+    result = read_object(file)
+    return result if result.get("command") == command_of(settings) else None
+
+
+def _measure(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
+    from unicorn_maml.evaluation.unfinished import unfinished_file
 
     file = settings.folder / STUDY_FILE
     for name, what in ((STUDY_FILE, "a finished study"), ("config.json", "a training run")):
@@ -54,9 +73,16 @@ def run_study(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:
         elif settings.study == "heatmap":
             hint = "; run the same command again to go on with the next cell."
         raise StoppedError(f"Stopped{hint}") from None
-    write_result(file, result)  # first: no mishap with the figure may cost the numbers
-    write_figure(draw_study(result), settings.folder, settings.study)
     return result
+
+
+def _write(settings: Any, result: dict[str, Any]) -> None:
+    from unicorn_maml.evaluation.unfinished import write_result
+    from unicorn_maml.reporting.figures.draw import draw_study, write_figure
+
+    # The numbers first: no mishap with the figure may cost them, and the next call will draw it.
+    write_result(settings.folder / STUDY_FILE, result)
+    write_figure(draw_study(result), settings.folder, settings.study)
 
 
 def _widens(settings: Any, name: str) -> bool:

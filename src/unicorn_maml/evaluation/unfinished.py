@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unicorn_maml.errors import FileError, UsageError
+from unicorn_maml.errors import NONSENSE, FileError, UsageError
 from unicorn_maml.evaluation.meta_test import MetaTest
 from unicorn_maml.files import check_can_write, read_json, write_json
 from unicorn_maml.progress import OnProgress
@@ -109,7 +109,7 @@ def take_up(tests: list[MetaTest], file: Path | None) -> None:
                 raise ValueError("no accuracies")
             test.per_task = list(values.tolist())
             test.tasks = max(test.tasks, int(earlier["tasks"]))
-    except (TypeError, KeyError, AttributeError, OverflowError, ValueError) as error:
+    except NONSENSE as error:
         if isinstance(error, UsageError):
             raise
         raise FileError(f"{kept} is damaged; delete it and start anew.") from error

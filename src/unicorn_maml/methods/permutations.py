@@ -33,7 +33,9 @@ __all__ = [
 MOST_EXACT = 120  # permutations that are all tried: those of five ways
 
 
-def all_orders(way: int, *, otherwise: str = "take fewer ways") -> Tensor:
+def all_orders(
+    way: int, *, otherwise: str = "take a network that was meta-trained for at most 5 ways"
+) -> Tensor:
     """All N! orders (N!, N), the given one first; if they are too many, `otherwise` is advised."""
     if factorial(way) > MOST_EXACT:
         raise UsageError(

@@ -1,6 +1,7 @@
 """One page of runs and studies that needs nothing beside itself."""
 
 import base64
+import re
 from html import escape
 from importlib.resources import files
 
@@ -15,7 +16,7 @@ def report_page(title: str, sections: list[Section]) -> str:
     style = (files("unicorn_maml") / "reporting" / "report.css").read_text(encoding="utf-8")
     findings = "\n".join(
         f'<li><a href="#run-{number}">{escape(section.title)}</a>. '
-        f"{escape(section.conclusion)}</li>"
+        f"{_prose(section.conclusion)}</li>"
         for number, section in enumerate(sections)
     )
     bodies = "\n".join(_section(number, section) for number, section in enumerate(sections))
@@ -45,11 +46,16 @@ def report_page(title: str, sections: list[Section]) -> str:
 """
 
 
+def _prose(text: str) -> str:
+    """A conclusion, with `words` between backticks set as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _section(number: int, section: Section) -> str:
     parts = [
         f'<section id="run-{number}">',
         f"<h2>{number + 1}. {escape(section.title)}</h2>",
-        f"<p>{escape(section.conclusion)}</p>",
+        f"<p>{_prose(section.conclusion)}</p>",
     ]
     if section.figure is not None:
         image = base64.b64encode(section.figure).decode("ascii")

@@ -1,6 +1,8 @@
 """From the folder of a study or of a training run to a section of the report."""
 
 import json
+import shlex
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,7 +52,7 @@ def read_section(folder: Path) -> Section:
         kind = "train" if "method" in read_object(config) else "pretrain"
         raise UsageError(
             f"The run in {folder} is not finished; continue it with `unicorn-maml {kind} --out "
-            f"{folder} --resume`."
+            f"{shlex.quote(str(folder))} --resume`."
         )
     return _refusing(config, _run_section)
 
@@ -103,7 +105,7 @@ def _tested(tests: list[dict[str, Any]]) -> dict[str, str]:
     shown = {}
     for name in _SETTINGS:
         values = list(dict.fromkeys(test[name] for test in tests if test.get(name) is not None))
-        if values != [False]:  # what is off is not worth a line
+        if any(value is not False for value in values):  # what is off is not worth a line
             shown[name] = ", ".join(_setting_text(value) for value in values)
     return shown
 
@@ -124,7 +126,7 @@ def _run_section(folder: Path, config: dict[str, Any]) -> Section:
     names = ["inner_steps", "inner_lr", "order", "normalization", "epochs", "tasks_per_epoch"]
     names += ["task_batch", "outer_optimizer", "outer_lr", "optimizer", "lr", "seed", "device"]
     values = {**config, "device": result.get("device", config.get("device"))}
-    entries = [json.loads(line) for line in _lines(folder / "log.jsonl")]
+    entries = _log_entries(folder / "log.jsonl")
     return Section(
         title=f"{title}: {what}",
         conclusion=(
@@ -132,16 +134,30 @@ def _run_section(folder: Path, config: dict[str, Any]) -> Section:
             f"{result['validation_accuracy']:.2f} ± {result['validation_ci95']:.2f}% on validation "
             f"tasks, after {result['seconds']:.0f} s."
         ),
-        command=f"unicorn-maml {'train' if trained else 'pretrain'} --config {folder}/config.json",
+        command=shlex.join(
+            [
+                "unicorn-maml",
+                "train" if trained else "pretrain",
+                "--config",
+                f"{folder}/config.json",
+            ]
+        ),
         details={name: str(values[name]) for name in names if values.get(name) is not None},
         figure=svg_of(draw_training(label, entries)) if entries else None,
     )
 
 
+def _log_entries(log: Path) -> list[dict[str, Any]]:
+    """The epochs of a run's log; a figure is no reason to refuse a run whose log is damaged."""
+    entries = []
+    for line in _lines(log):
+        with suppress(ValueError):
+            entries.append(json.loads(line))
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
 def _lines(log: Path) -> list[str]:
-    if not log.is_file():
-        return []
-    return [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
 
 
 def _versions(versions: dict[str, str]) -> dict[str, str]:

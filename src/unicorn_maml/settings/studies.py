@@ -44,6 +44,7 @@ class _OutputSettings:
     """What all studies have in common."""
 
     study: ClassVar[str]
+    example: ClassVar[str] = "runs/maml runs/unicorn --tasks 200"  # what may follow its name
     out: Annotated[
         Path | None, "folder for study.json and the figures  [default: runs/study- and its name]"
     ] = None
@@ -97,6 +98,7 @@ class OneTaskSettings(StudySettings):
     """Follow every permutation of one task along the inner steps, on support and query images."""
 
     study: ClassVar[str] = "one-task"
+    example: ClassVar[str] = "runs/maml --task 7"
     task: Annotated[int, "number of the task"] = 0
     tasks: ClassVar[int] = 1  # type: ignore[misc]  # not an option here
     sample: Annotated[int | None, _SAMPLE] = None
@@ -111,6 +113,7 @@ class SelectionSettings(StudySettings):
     """Choose one permutation per task by its accuracy or loss on the support set. Does it help?"""
 
     study: ClassVar[str] = "selection"
+    example: ClassVar[str] = "runs/maml --tasks 200"
     tasks: Annotated[int, "number of tasks (the paper uses 2000)"] = 200
 
 
@@ -119,6 +122,7 @@ class EnsembleSettings(StudySettings):
     """Average the predictions of all permutations of a task, or of its N rotations."""
 
     study: ClassVar[str] = "ensemble"
+    example: ClassVar[str] = "runs/maml --tasks 200"
     tasks: Annotated[int, "number of tasks (the paper uses 10000)"] = 200
 
 
@@ -127,6 +131,7 @@ class AverageSettings(StudySettings):
     """Start all slots of a trained head from their mean, or from zero, at meta-test."""
 
     study: ClassVar[str] = "average"
+    example: ClassVar[str] = "runs/maml --tasks 1000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +159,7 @@ class ShotsSettings(StudySettings):
     """Accuracy with more and more support images per class."""
 
     study: ClassVar[str] = "shots"
+    example: ClassVar[str] = "runs/unicorn --shots 1,5,10"
     tasks: Annotated[int, "number of tasks (the paper uses 10000)"] = 200
     shots: Annotated[str, "support images per class to test, separated by commas"] = (
         "1,5,10,20,30,50"
@@ -175,6 +181,7 @@ class TransferSettings(StudySettings):
     """Train on one data set, test on another."""
 
     study: ClassVar[str] = "transfer"
+    example: ClassVar[str] = "runs/maml runs/unicorn --to stores/cub"
     to: Annotated[str | None, "store folder of the other data set; needed"] = None
 
     def __post_init__(self) -> None:
@@ -207,6 +214,7 @@ class ChanceSettings(_OutputSettings):
     """Why accuracy before adaptation is 1/N: permutations by fixed points, counted exactly."""
 
     study: ClassVar[str] = "chance"
+    example: ClassVar[str] = "--way 5"
     way: Annotated[int, WAY] = 5
 
     def __post_init__(self) -> None:
@@ -227,12 +235,13 @@ class HeatmapSettings(_OutputSettings):
     """
 
     study: ClassVar[str] = "heatmap"
+    example: ClassVar[str] = "runs/maml --budget 0.1 --steps 1,5,10 --rates 0.01,0.1 --workers 2"
     recipe: Annotated[
         Path, "how to train: a run folder, or a YAML or JSON file as for `train --config`"
     ]
     store: Annotated[str | None, "store folder, or `glyphs` (embedded)" + _AS_IN_THE_RECIPE] = None
     steps: Annotated[str, "inner steps, separated by commas"] = "1,5,10,15,20"
-    rates: Annotated[str, "inner learning rates, separated by commas"] = "0.001,0.01,0.1,1"
+    rates: Annotated[str, "inner learning rates, separated by commas"] = "0.0001,0.001,0.01,0.1,1"
     budget: Annotated[float, "share of the recipe's epochs that each cell is trained for"] = 1.0
     tasks: Annotated[int, "novel tasks that each cell is tested on"] = 200
     query: Annotated[int, QUERY + " in these tasks"] = 15
@@ -288,3 +297,7 @@ class ReportSettings:
     def __post_init__(self) -> None:
         check_types(self)
         require(bool(self.runs), "Name at least one folder of a study or of a training run.")
+        require(
+            self.out.suffix.lower() in (".html", ".htm"),
+            f"--out {self.out} is no name for a page; take one that ends in .html.",
+        )

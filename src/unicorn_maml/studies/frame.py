@@ -6,7 +6,8 @@ table and a figure, with all that is needed to get them again, and a conclusion 
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, fields
+from contextlib import suppress
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,24 @@ from unicorn_maml.evaluation.unfinished import keep_finished, run_all
 from unicorn_maml.intervals import Interval, mean_interval
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.heads import PerSlotHead
-from unicorn_maml.names import METHOD_NAMES, STUDY_FILE, STUDY_FORMAT, name_of_run, option_name
+from unicorn_maml.names import (
+    BACKBONE_NAMES,
+    METHOD_NAMES,
+    STUDY_FILE,
+    STUDY_FORMAT,
+    name_of_run,
+    option_name,
+)
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import EvaluateSettings, PretrainSettings, StudySettings, to_json
+from unicorn_maml.studies.verdicts import FEWEST_TASKS
 from unicorn_maml.training.checkpoint import load_checkpoint
 
 __all__ = [
     "adapting",
     "batches",
+    "command_of",
+    "few_tasks",
     "interval_cell",
     "labels",
     "per_slot",
@@ -85,7 +96,8 @@ def run_tests(
         test.record["study"] = settings.study  # what is measured: another study does not resume it
     file = settings.folder / STUDY_FILE
     run_all(tests, file, on_progress, resume=settings.resume)
-    keep_finished(tests, file)
+    with suppress(OSError):  # a full disk does not cost the figures
+        keep_finished(tests, file)
 
 
 def adapting(test: MetaTest) -> MAML:
@@ -168,20 +180,23 @@ def study_result(
 ) -> dict[str, Any]:
     """The record of a study.
 
-    Rows are labels and cells; a cell is an interval (`interval_cell`), a number, a text, or None.
+    Rows are labels and cells; a cell is an interval (`interval_cell`, or with `low` and `high`), a
+    number, a text, or None.
     `data` is what the figure is drawn from.
     """
+    if tests and hasattr(settings, "tasks") and settings.tasks != tests[0].tasks:
+        settings = replace(settings, tasks=tests[0].tasks)  # those that it was begun with
     return {
         "format": STUDY_FORMAT,
         "study": settings.study,
-        "title": title,
+        "title": f"{title}: {_tested(tests)}" if tests else title,
         "conclusion": conclusion,
         "table": {
             "columns": list(columns),
             "rows": [{"label": label, "cells": list(cells)} for label, cells in rows],
         },
         "data": data,
-        "command": _command(settings),
+        "command": command_of(settings),
         "settings": to_json(settings),
         "tests": [{**test.record, "tasks": len(test.per_task)} for test in tests],
         "seconds": sum(test.seconds for test in tests),
@@ -190,7 +205,27 @@ def study_result(
     }
 
 
-def _command(settings: Any) -> str:
+def _tested(tests: list[MetaTest]) -> str:
+    """What the tests of a study have in common, such as `ConvNet-4, glyphs, 5-way 1-shot`."""
+
+    def values(name: str) -> list[Any]:
+        return list(dict.fromkeys(test.record[name] for test in tests))
+
+    backbones = [BACKBONE_NAMES[name] for name in values("backbone")]
+    shots = [f" {shot}-shot" for shot in values("shot")]
+    task = f"{tests[0].record['way']}-way" + (shots[0] if len(shots) == 1 else "")
+    return ", ".join([*backbones, " and ".join(map(str, values("data_set"))), task])
+
+
+def few_tasks(tests: list[MetaTest]) -> str:
+    """A warning, to follow a conclusion, where there are too few tasks for its intervals."""
+    tasks = tests[0].tasks
+    if tasks >= FEWEST_TASKS:
+        return ""
+    return f" Intervals of {tasks} tasks are rough; take at least {FEWEST_TASKS}."
+
+
+def command_of(settings: Any) -> str:
     """The command line that repeats the study: arguments, and what differs from the defaults."""
     words, options = ["unicorn-maml", "study", settings.study], []
     for field in fields(settings):

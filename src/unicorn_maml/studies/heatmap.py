@@ -1,6 +1,8 @@
 """Accuracy over a grid of inner steps and inner learning rates, each cell trained on its own."""
 
+import os
 import signal
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -42,7 +44,8 @@ def run(settings: HeatmapSettings, on_progress: OnProgress | None = None) -> dic
     # The novel tasks score the cells; they choose one only if an older version trained some.
     by = _VALIDATED if all(_VALIDATED in cell for cell in finished) else "accuracy"
     best = _best(finished, by)
-    shorter = f", {settings.budget:.0%} of the recipe's epochs" if settings.budget < 1 else ""
+    share = runs[0].epochs / recipe.epochs
+    shorter = f", {100 * share:.3g}% of the recipe's epochs" if share < 1 else ""
     what = (
         f"{METHOD_NAMES[recipe.method]}, {BACKBONE_NAMES[recipe.backbone]}, "
         f"{recipe.way}-way {recipe.shot}-shot"
@@ -90,7 +93,8 @@ def _over_five(finished: list[Cell], best: Cell, by: str) -> str:
     few = [cell for cell in finished if cell["inner_steps"] <= 5]
     if not few or best["inner_steps"] <= 5:
         return ""
-    return f" ({_best(few, by)['accuracy']:.2f}% with the best of at most 5 steps)"
+    found = _best(few, by)
+    return f" ({found['accuracy']:.2f} ± {found['ci95']:.2f}% with the best of at most 5 steps)"
 
 
 def _table_cell(cell: Cell) -> Any:
@@ -170,11 +174,19 @@ def _run_all(
 
 
 def _begin(threads: int) -> None:
-    """Set up a worker: its share of the cores, and a quiet end when the user stops the study."""
+    """Set up a worker: its share of the cores, and a quiet end together with the study."""
     torch.set_num_threads(threads)
     keep_freed_memory()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone: a killed study cannot tell its workers to stop."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
@@ -190,13 +202,13 @@ def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
     }
     if file.is_file():
         earlier = read_object(file)
-        backbone = asked["init_sha256"]
-        if earlier["asked"].get("init_sha256", backbone) != backbone:
+        backbone, before = asked["init_sha256"], earlier.get("asked")
+        if isinstance(before, dict) and before.get("init_sha256", backbone) != backbone:
             raise UsageError(
                 f"{training.folder} was trained from another backbone than the one that is in "
                 f"{training.init} now; choose another --out."
             )
-        if earlier.get("asked") == asked:
+        if before == asked:
             return dict(earlier["cell"])
         if not training.resume:  # it diverged, and left no run
             file.unlink()

@@ -23,7 +23,7 @@ from unicorn_maml.studies.frame import (
     wide_batches,
 )
 from unicorn_maml.studies.permutations import orders_for
-from unicorn_maml.studies.steps import QUERY, SUPPORT, follow_steps
+from unicorn_maml.studies.steps import FINITE, QUERY, SUPPORT, diverged_text, follow_steps
 
 __all__ = ["describe", "run"]
 
@@ -39,7 +39,11 @@ def run(settings: OneTaskSettings, on_progress: OnProgress | None = None) -> dic
     data = {}
     for label, test in zip(labels(tests), tests, strict=True):
         curves = values_of(test)[0]  # (P, 3, M + 1)
-        data[label] = {"support": curves[:, SUPPORT].tolist(), "query": curves[:, QUERY].tolist()}
+        data[label] = {
+            "support": curves[:, SUPPORT].tolist(),
+            "query": curves[:, QUERY].tolist(),
+            "diverged": int((curves[:, FINITE, -1] == 0).sum()),
+        }
     return study_result(
         settings,
         tests,
@@ -76,13 +80,14 @@ def _range(curves: list[list[float]], step: int) -> str:
 
 
 def describe(label: str, found: dict[str, Any]) -> str:
-    """What is said of a network: the range of its permutations, and whether they fit."""
+    """What is said of a network: the range of its permutations, whether they fit or diverge."""
     support = np.array(found["support"])  # (P, M + 1)
     unfitted = np.flatnonzero((support < 100).any(0))
     fitted_from = int(unfitted[-1]) + 1 if len(unfitted) else 0  # they may lose a fit again
     text = (
         f"{label}: query accuracy of the permutations is {_range(found['query'], 0)}% before "
         f"adaptation and {_range(found['query'], -1)}% after {support.shape[1] - 1} steps"
+        + diverged_text({"permutations": found}, len(support))
     )
     if fitted_from < support.shape[1]:
         return f"{text}; all of them fit the support set from step {fitted_from} on."

@@ -33,6 +33,7 @@ from unicorn_maml.settings import OneTaskSettings, PermutationsSettings
 from unicorn_maml.studies.frame import (
     adapting,
     batches,
+    few_tasks,
     interval_cell,
     labels,
     run_tests,
@@ -68,7 +69,7 @@ def run(settings: PermutationsSettings, on_progress: OnProgress | None = None) -
         settings,
         tests,
         title=f"Accuracy under {len(orders)} label permutations",
-        conclusion=_conclusion(data, tests[0].tasks, len(orders)),
+        conclusion=_conclusion(data, tests[0].tasks, len(orders)) + few_tasks(tests),
         columns=list(data),
         rows=[(text, [data[label][name] for label in data]) for name, text in _ROWS.items()],
         data=data,
@@ -149,10 +150,10 @@ def _covariance(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray
 
 
 def _root(variances: NDArray[np.float64]) -> dict[str, float]:
-    """The root of a mean variance, and half of the width of its interval; below 0 counts as 0."""
+    """The root of a mean variance, and the ends of its interval; below 0 counts as 0."""
     found = mean_interval(variances)
     low, middle, high = np.sqrt(np.maximum(found.mean + found.ci95 * np.array([-1, 0, 1]), 0))
-    return {"mean": float(middle), "ci95": float(high - low) / 2}
+    return {"mean": float(middle), "low": float(low), "high": float(high)}
 
 
 def _repeats(test: MetaTest, orders: Tensor) -> dict[str, float]:
@@ -200,10 +201,14 @@ def _conclusion(data: dict[str, Any], tasks: int, orders: int) -> str:
                 f", {_points(held_out)} where the choice is made on half of the queries and scored "
                 f"on the other half; {repeats:.2f} for as many repeats of one permutation; "
                 f"standard deviation over permutations {found['deviation']['mean']:.2f} points, "
-                f"{found['lasting_deviation']['mean']:.2f} without the luck of the queries"
+                f"{_range(found['lasting_deviation'])} without the luck of the queries"
             )
         sentences.append(text + ".")
     return " ".join(sentences)
+
+
+def _range(cell: dict[str, float]) -> str:
+    return f"{cell['mean']:.2f} ({cell['low']:.2f} to {cell['high']:.2f})"
 
 
 def _points(cell: dict[str, float]) -> str:

@@ -8,6 +8,7 @@ from unicorn_maml.intervals import mean_interval
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import ShotsSettings
 from unicorn_maml.studies.frame import (
+    few_tasks,
     interval_cell,
     labels,
     run_tests,
@@ -56,7 +57,7 @@ def run(settings: ShotsSettings, on_progress: OnProgress | None = None) -> dict[
         settings,
         every,
         title="Accuracy by the number of shots",
-        conclusion=" ".join(sentences),
+        conclusion=" ".join(sentences) + few_tasks(every),
         columns=names,
         rows=rows,
         data=data,

@@ -23,6 +23,7 @@ from unicorn_maml.settings import StepsSettings
 from unicorn_maml.studies.frame import (
     adapting,
     batches,
+    few_tasks,
     interval_cell,
     labels,
     run_tests,
@@ -32,7 +33,16 @@ from unicorn_maml.studies.frame import (
     wide_batches,
 )
 
-__all__ = ["QUERY", "SUPPORT", "curve", "diverged_text", "follow_steps", "measure_steps", "run"]
+__all__ = [
+    "FINITE",
+    "QUERY",
+    "SUPPORT",
+    "curve",
+    "diverged_text",
+    "follow_steps",
+    "measure_steps",
+    "run",
+]
 
 SUPPORT, QUERY, FINITE = 0, 1, 2  # the rows of what is measured
 
@@ -61,7 +71,8 @@ def run(settings: StepsSettings, on_progress: OnProgress | None = None) -> dict[
             + diverged_text({f"{s} tasks": data[label][s] for s in _SPLITS}, len(test.per_task))
             + "."
             for label, test in zip(names, tests["novel"], strict=True)
-        ),
+        )
+        + few_tasks(every),
         columns=names,
         rows=[
             (f"{split} classes, {text} (%)", [data[label][split]["query"][step] for label in names])
@@ -122,7 +133,7 @@ def curve(test: MetaTest) -> dict[str, Any]:
 
 
 def diverged_text(curves: dict[str, dict[str, Any]], tasks: int) -> str:
-    """How many tasks diverged, where any did, by what the curves are of: the end of a sentence."""
+    """How many diverged of as many, where any did, by what the curves are of: ends a sentence."""
     return "".join(
         f"; {found['diverged']} of {tasks} {what} diverged"
         for what, found in curves.items()

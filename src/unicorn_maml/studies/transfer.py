@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from unicorn_maml.errors import UsageError
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import TransferSettings
 from unicorn_maml.studies.frame import (
+    few_tasks,
     interval_cell,
     labels,
     run_tests,
@@ -22,6 +24,11 @@ __all__ = ["run"]
 def run(settings: TransferSettings, on_progress: OnProgress | None = None) -> dict[str, Any]:
     """Test every checkpoint on the store that it knows and on the other one."""
     home, away = tests_of(settings), tests_of(settings, store=settings.to)
+    if home[0].record["store_checksum"] == away[0].record["store_checksum"]:
+        raise UsageError(
+            f"{settings.to} is the store that the networks are at home on; name another one with "
+            "--to."
+        )
     run_tests(settings, [*home, *away], on_progress)
     names = labels(home)
     places = [Path(str(test.record["store"])).name for test in (home[0], away[0])]
@@ -51,7 +58,7 @@ def run(settings: TransferSettings, on_progress: OnProgress | None = None) -> di
         settings,
         [*home, *away],
         title=f"From {places[0]} to {places[1]}",
-        conclusion=" ".join(sentences),
+        conclusion=" ".join(sentences) + few_tasks(home),
         columns=names,
         rows=rows,
         data=data,

@@ -8,6 +8,8 @@ from unicorn_maml.reporting.figures.style import MUTED, color_of, new_figure
 
 __all__ = ["draw_choices"]
 
+_SHORT_NAMES = 60  # letters that fit beside each other, with their marks
+
 
 def draw_choices(result: dict[str, Any]) -> Figure:
     """A row for each choice, a point for each network; gains are printed beside."""
@@ -53,7 +55,10 @@ def draw_choices(result: dict[str, Any]) -> Figure:
     axes.set_ylim(len(choices) - 0.5, -0.5)
     axes.set_xlabel("query accuracy (%), with 95% intervals")
     if len(data) > 1:
-        figure.legend(loc="outside upper left", ncols=len(data))
+        short = sum(map(len, data)) < _SHORT_NAMES
+        if not short:
+            figure.set_figheight(figure.get_figheight() + 0.2 * len(data))
+        figure.legend(loc="outside upper left", ncols=len(data) if short else 1)
     return figure
 
 

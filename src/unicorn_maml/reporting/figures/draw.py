@@ -17,7 +17,7 @@ from unicorn_maml.reporting.figures.permutations import draw_permutations
 from unicorn_maml.reporting.figures.slots import draw_slots
 from unicorn_maml.reporting.figures.style import style
 
-__all__ = ["draw_study", "svg_of", "write_figure"]
+__all__ = ["draw_study", "figure_files", "svg_of", "write_figure"]
 
 _DRAW: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "steps": draw_steps,
@@ -42,10 +42,15 @@ def draw_study(result: dict[str, Any]) -> Figure:
         return _DRAW[result["study"]](result)
 
 
+def figure_files(folder: Path, name: str) -> list[Path]:
+    """The files of a figure."""
+    return [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+
+
 def write_figure(figure: Figure, folder: Path, name: str) -> None:
     """Write a figure as PNG and SVG."""
-    for kind in ("png", "svg"):
-        write_bytes(folder / f"{name}.{kind}", _bytes_of(figure, kind))
+    for file in figure_files(folder, name):
+        write_bytes(file, _bytes_of(figure, file.suffix[1:]))
 
 
 def svg_of(figure: Figure) -> bytes:

@@ -29,36 +29,39 @@ def draw_slots(result: dict[str, Any]) -> Figure:
     return figure
 
 
-def _shift(number: int, data: dict[str, Any]) -> float:
+def _shift(number: int, networks: int) -> float:
     """How far a network's bars and points stand beside the middle of their places."""
-    return (number - (len(data) - 1) / 2) * (0.8 / len(data))
+    return (number - (networks - 1) / 2) * (0.8 / networks)
 
 
 def _draw_shares(axes: Axes, data: dict[str, Any]) -> None:
-    for number, (label, found) in enumerate(data.items()):
+    # Of equal slots, that the first of equals counts means nothing.
+    with_bars = [label for label, found in data.items() if found["spread"] != 0]
+    for label, found in data.items():
         color, cells = color_of(label, list(data)), found["shares"]
-        if found["spread"] == 0:  # equal slots: that the first of equals counts means nothing
+        if label not in with_bars:
             axes.plot([], [], "s", color=color, label=f"{label}: all slots tie")
-        else:
-            axes.bar(
-                [slot + _shift(number, data) for slot in range(len(cells))],
-                [cell["mean"] for cell in cells],
-                0.8 / len(data),
-                yerr=[cell["ci95"] for cell in cells],
-                capsize=2,
-                color=color,
-                label=label,
-            )
+            continue
+        shift = _shift(with_bars.index(label), len(with_bars))
+        axes.bar(
+            [slot + shift for slot in range(len(cells))],
+            [cell["mean"] for cell in cells],
+            0.8 / len(with_bars),
+            yerr=[cell["ci95"] for cell in cells],
+            capsize=2,
+            color=color,
+            label=label,
+        )
     axes.set_title("who wins before adaptation")
     axes.set_xlabel("slot")
     axes.set_ylabel("share of query images (%)")
     axes.set_xticks(range(len(next(iter(data.values()))["shares"])))
-    axes.legend()
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16))  # bars may stand everywhere inside
 
 
 def _draw_norms(axes: Axes, data: dict[str, Any]) -> None:
     for number, (label, found) in enumerate(data.items()):
-        color, shift = color_of(label, list(data)), _shift(number, data) / 4
+        color, shift = color_of(label, list(data)), _shift(number, len(data)) / 4
         axes.plot(  # no bars: on a logarithmic axis they have nothing to stand on
             [place + shift for place in range(len(_NORMS))],
             [found[name] or float("nan") for name in _NORMS],

@@ -30,6 +30,7 @@ _STYLE: Any = {
     "grid.color": "#e4e4e4",
     "axes.axisbelow": True,
     "legend.frameon": False,
+    "text.parse_math": False,  # names of folders may hold dollars
     "svg.hashsalt": "unicorn-maml",  # the same picture gives the same file
 }
 
