@@ -1,5 +1,6 @@
 """`study`, `report` and `evaluate --remedy` as a user meets them."""
 
+import errno
 import json
 
 import pytest
@@ -13,6 +14,7 @@ def test_every_study_has_help(cli, name):
     code, out, _ = cli(*f"study {name}".split(), "--help")
     assert code == 0
     assert "Usage" in out
+    assert f"Example: unicorn-maml study {name}" in out
 
 
 def test_a_study_writes_numbers_and_figures_that_a_report_shows(cli, trained, tmp_path):
@@ -60,18 +62,53 @@ def test_a_finished_heat_map_gets_a_wider_grid_and_keeps_its_cells(cli, trained,
     assert "already holds a training run" in error_sentence(err)
 
 
-def test_a_figure_that_cannot_be_drawn_costs_no_numbers(cli, trained, tmp_path, monkeypatch):
+def test_a_figure_that_cannot_be_drawn_costs_no_numbers_and_is_drawn_by_the_next_call(
+    cli, trained, tmp_path, monkeypatch
+):
     def fail(_result):
-        raise OSError("no room for the figure")
+        raise OSError(errno.ENOSPC, "no room for the figure")
 
     out, small = tmp_path / "study", "--tasks 2 --query 3 --device cpu --out"
     with monkeypatch.context() as broken:
         broken.setattr("unicorn_maml.reporting.figures.draw.draw_study", fail)
-        code, _, _ = cli("study slots", trained["maml"], small, out)
-    assert code != 0
+        code, printed, err = cli("study slots", trained["maml"], small, out)
+    assert code == 1
+    assert "No space is left on the disk" in error_sentence(err)
+    assert "norm of the head's meta-gradient" in printed
     assert [path.name for path in out.iterdir()] == ["study.json"]
     code, _, err = cli("report", out, "--out", tmp_path / "report.html")
     assert code == 0, err
+    code, _, err = cli("study slots", trained["unicorn"], small, out)
+    assert code == 2, "another study is not taken for the one that lacks its figure"
+    measured = (out / "study.json").read_bytes()
+    monkeypatch.setattr("unicorn_maml.studies.slots.run", fail)  # nothing is measured again
+    code, again, err = cli("study slots", trained["maml"], small, out)
+    assert code == 0, err
+    assert again.startswith(printed)
+    assert (out / "study.json").read_bytes() == measured
+    assert {"slots.png", "slots.svg"} < {path.name for path in out.iterdir()}
+
+
+def test_a_full_disk_costs_no_printed_numbers_of_a_study(cli, trained, tmp_path, monkeypatch):
+    def full(*_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("unicorn_maml.evaluation.unfinished.write_json", full)
+    out = tmp_path / "study"
+    code, printed, err = cli("study shots", trained["maml"], "--shots 1 --query 3 --out", out)
+    assert code == 1
+    assert "No space is left on the disk" in error_sentence(err)
+    assert "1 shots (%)" in printed
+
+
+def test_a_page_does_not_take_the_place_of_a_study(cli, tmp_path):
+    study = tmp_path / "chance"
+    assert cli("study chance --out", study)[0] == 0
+    before = (study / "study.json").read_bytes()
+    code, _, err = cli("report", study, "--out", study / "study.json")
+    assert code == 2
+    assert "is no name for a page; take one that ends in .html" in error_sentence(err)
+    assert (study / "study.json").read_bytes() == before
 
 
 def test_evaluate_takes_a_remedy(cli, trained, tmp_path):

@@ -229,6 +229,7 @@ def test_the_page_has_a_summary_first_and_escapes_what_it_is_told(page):
     ("value", "text"),
     [
         (cell(60.123, 0.456), "60.12 ± 0.46"),
+        ({"mean": 1.6, "low": 0.884, "high": 2.1}, "1.60 (0.88 to 2.10)"),
         (1234.5, "1,234"),
         (-20_000.0, "-20,000"),
         (123.4, "123"),
@@ -338,7 +339,7 @@ def test_every_number_of_the_paper_says_its_method():
 
 
 def test_the_settings_of_a_study_are_those_of_all_its_tests(tmp_path):
-    found = result("policies", adapt="all", drop=False, leak=False, inner_lr=None)
+    found = result("policies", adapt="all", drop=False, leak=False, inner_lr=None, seed=0)
     first = found["tests"][0]
     found["tests"] = [
         {**first, "normalization": policy, "checkpoint": f"runs/{name}", "inner_steps": steps}
@@ -352,6 +353,7 @@ def test_the_settings_of_a_study_are_those_of_all_its_tests(tmp_path):
     assert details["checkpoint"] == "runs/a, runs/b"
     assert details["backbone"] == "ConvNet-4"
     assert (details["split"], details["adapt"]) == ("novel", "all")
+    assert details["seed"] == "0", "which is not off"
     assert not {"drop", "leak", "inner_lr"} & details.keys()
     found["tests"][0] |= {"drop": True, "leak": True}
     write_json(tmp_path / "study.json", found)
@@ -391,9 +393,39 @@ def test_a_damaged_study_is_refused(tmp_path, spoil):
     write_json(tmp_path / "study.json", found)
     with pytest.raises(FileError, match="damaged or was written by another version"):
         read_section(tmp_path)
-    (tmp_path / "study.json").write_text("{")
-    with pytest.raises(FileError, match="is damaged"):
+    for text, reason in (("{", "is damaged"), ('{"seconds": NaN}', "NaN is no number")):
+        (tmp_path / "study.json").write_text(text)
+        with pytest.raises(FileError, match=reason):
+            read_section(tmp_path)
+
+
+@pytest.mark.parametrize("study", ["slots", "selection", "steps", "heatmap"])
+def test_a_study_without_any_data_is_refused(tmp_path, study):
+    write_json(tmp_path / "study.json", {**result(study), "data": {}})
+    with pytest.raises(FileError, match="damaged or was written by another version"):
         read_section(tmp_path)
+
+
+def test_a_run_is_reported_though_its_log_is_cut_off(tmp_path, trained):
+    run = tmp_path / "a run"
+    shutil.copytree(trained["maml"], run)
+    with (run / "log.jsonl").open("a") as log:
+        log.write('{"epoch": 3, "lo')
+    section = read_section(run)
+    assert section.figure == read_section(trained["maml"]).figure
+    assert section.command == f"unicorn-maml train --config '{run}/config.json'"
+
+
+def test_names_of_folders_are_drawn_as_they_are():
+    study = result("selection")
+    study["data"] = {r"MAML (net$\foo{$)": study["data"]["MAML"], "MAML (b)": study["data"]["MAML"]}
+    assert rb"net$\foo{$" in svg_of(draw_study(study))
+
+
+def test_words_between_backticks_are_code_on_the_page(tmp_path):
+    found = {**result("policies"), "conclusion": "With `mixed`, <b>."}
+    write_json(tmp_path / "study.json", found)
+    assert "With <code>mixed</code>, &lt;b&gt;." in report_page("x", [read_section(tmp_path)])
 
 
 def test_a_heat_map_shows_cells_that_are_above_the_chosen_one():

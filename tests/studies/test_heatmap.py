@@ -1,6 +1,8 @@
-"""The options of a heat map beside its recipe."""
+"""Heat maps: options beside the recipe, cells that are taken up, workers."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -64,3 +66,37 @@ def test_compiling_is_asked_for_by_the_option(recipe, small_store, tmp_path):
     asked = {**GRID, "store": str(small_store.folder), "compile": True}
     with pytest.raises(UsageError, match="--compile needs a GPU"):
         heatmap.run(HeatmapSettings(recipe=recipe, out=tmp_path / "out", **asked))
+
+
+def test_a_cell_whose_result_is_damaged_is_tested_again(recipe, small_store, tmp_path):
+    settings = HeatmapSettings(
+        recipe=recipe, store=str(small_store.folder), out=tmp_path / "out", **GRID
+    )
+    first = heatmap.run(settings)
+    file = tmp_path / "out" / "cells" / "1-steps-rate-0.01" / "test.json"
+    kept = file.read_text()
+    file.write_text("{}")
+    again = heatmap.run(settings)
+    assert again["data"]["best"]["accuracy"] == first["data"]["best"]["accuracy"]
+    assert json.loads(file.read_text())["asked"] == json.loads(kept)["asked"]
+
+
+def test_a_shorter_training_names_its_share_of_the_epochs(recipe, small_store, tmp_path):
+    recipe.write_text(yaml.safe_dump({**RECIPE, "epochs": 3}))
+    settings = HeatmapSettings(
+        recipe=recipe, store=str(small_store.folder), out=tmp_path / "out", budget=0.01, **GRID
+    )
+    assert "for each cell, 33.3% of the recipe's epochs" in heatmap.run(settings)["conclusion"]
+
+
+def test_workers_end_with_a_study_that_is_killed():
+    worker = (
+        "import time; from unicorn_maml.studies.heatmap import _begin; _begin(1);"
+        "print('up', flush=True); time.sleep(60); print('left alone', flush=True)"
+    )
+    study = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
+    process = subprocess.Popen([sys.executable, "-c", study], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.kill()
+    assert process.stdout.read() == "", "all that hold the pipe are gone before anything is said"

@@ -70,7 +70,7 @@ def _refusing(file: Path, read: Any) -> Section:
 
 
 def _study_section(_folder: Path, result: dict[str, Any]) -> Section:
-    if result["format"] != STUDY_FORMAT:
+    if result["format"] != STUDY_FORMAT or not result["data"]:
         raise ValueError(result["format"])
     table = result["table"]
     shown = {"study": result["study"]}
