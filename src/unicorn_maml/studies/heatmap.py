@@ -137,18 +137,24 @@ def _cell_settings(
 def _run_all(
     runs: list[TrainSettings], settings: HeatmapSettings, on_progress: OnProgress | None
 ) -> list[Cell]:
-    """All cells, one after another or in processes."""
+    """All cells, one after another or in processes. Progress is in meta-training tasks."""
     cells: dict[int, Cell] = {}
+    tasks = runs[0].epochs * runs[0].tasks_per_epoch  # of each cell
+
+    def progress(done: int, _all: int = 0, _figures: dict[str, float] | None = None) -> None:
+        if on_progress:
+            scores = [float(each["accuracy"]) for each in cells.values() if "accuracy" in each]
+            best = {"best": max(scores)} if scores else {}
+            figures = {"cell": float(min(len(cells) + 1, len(runs))), **best}
+            on_progress(len(cells) * tasks + done, len(runs) * tasks, figures)
 
     def note(number: int, cell: Cell) -> None:
         cells[number] = cell
-        if on_progress:
-            scores = [float(each["accuracy"]) for each in cells.values() if "accuracy" in each]
-            on_progress(len(cells), len(runs), {"best": max(scores)} if scores else {})
+        progress(0)
 
     if settings.workers == 1:
         for number, each in enumerate(runs):
-            note(number, _run_cell(each, settings))
+            note(number, _run_cell(each, settings, progress))
     else:
         threads = max(1, torch.get_num_threads() // settings.workers)
         pool = ProcessPoolExecutor(
@@ -189,7 +195,9 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
+def _run_cell(
+    training: TrainSettings, settings: HeatmapSettings, on_progress: OnProgress | None = None
+) -> Cell:
     """Train and test one cell, or take what an earlier call has found."""
     place = {"inner_steps": training.inner_steps, "inner_lr": training.inner_lr}
     file = training.folder / "test.json"
@@ -213,7 +221,7 @@ def _run_cell(training: TrainSettings, settings: HeatmapSettings) -> Cell:
         if not training.resume:  # it diverged, and left no run
             file.unlink()
     try:
-        trained = meta_train(training)
+        trained = meta_train(training, on_progress)
         test = evaluate(
             EvaluateSettings(
                 checkpoint=training.folder,
