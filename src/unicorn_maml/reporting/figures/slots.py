@@ -5,7 +5,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unicorn_maml.reporting.figures.style import color_of, new_figure, whole_numbers
+from unicorn_maml.reporting.figures.style import color_of, logarithmic, new_figure, whole_numbers
 
 __all__ = ["draw_slots"]
 
@@ -74,7 +74,7 @@ def _draw_norms(axes: Axes, data: dict[str, Any]) -> None:
                 at = (place + shift, 0.01)
                 axes.annotate("0", at, xycoords=("data", "axes fraction"), ha="center", color=color)
     axes.set_title("the trained head")
-    axes.set_yscale("log")
+    logarithmic(axes)
     axes.set_xlim(-0.5, len(_NORMS) - 0.5)
     axes.set_ylabel("norm")
     axes.set_xticks(range(len(_NORMS)), list(_NORMS.values()))
@@ -97,7 +97,7 @@ def _draw_course(axes: Axes, data: dict[str, Any]) -> None:
                 label=f"{label}: {what}",
             )
     axes.set_title("through meta-training")
-    axes.set_yscale("log")
+    logarithmic(axes)
     axes.set_xlabel("epoch")
     axes.set_ylabel("norm")
     whole_numbers(axes.xaxis)

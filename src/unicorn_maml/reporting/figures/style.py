@@ -10,7 +10,17 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-__all__ = ["CHANCE", "INK", "MUTED", "color_of", "line", "new_figure", "style", "whole_numbers"]
+__all__ = [
+    "CHANCE",
+    "INK",
+    "MUTED",
+    "color_of",
+    "line",
+    "logarithmic",
+    "new_figure",
+    "style",
+    "whole_numbers",
+]
 
 INK, MUTED, CHANCE = "#222222", "#777777", "#999999"
 # Okabe and Ito's palette. The methods keep their colours in every figure.
@@ -61,6 +71,12 @@ def color_of(label: str, labels: Sequence[str]) -> str:
 def whole_numbers(axis: Axis) -> None:
     """Put ticks at whole numbers only."""
     axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def logarithmic(axes: Axes) -> None:
+    """Make the upright axis logarithmic, with plain numbers: its usual ones need `parse_math`."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _position: f"{value:g}")
 
 
 def line(axes: Axes, x: Sequence[float], cells: Sequence[dict[str, float]], **options: Any) -> None:
