@@ -87,7 +87,7 @@ def test_a_folder_of_other_things_is_never_replaced(tmp_path):
         ({"parameters": {"model": "a", "colour": "red"}}, "does not make sense .*colour"),
         ({"pixel_std": [0, 0, 0]}, "pixel moments"),
         ({"pixel_std": [1, 1]}, "pixel moments"),
-        ({"pixel_mean": [float("nan"), 0, 0]}, "pixel moments"),
+        ({"pixel_mean": [float("nan"), 0, 0]}, "is damaged"),
         ({"preprocessing": {"size": -4, "channels": 3, "resample": "box"}}, "the size -4"),
         ({"preprocessing": {"size": 10**9, "channels": 3, "resample": "box"}}, "the size 10+"),
         ({"preprocessing": {"size": 84, "channels": 3, "resample": "guess"}}, "unknown way"),

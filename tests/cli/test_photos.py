@@ -156,7 +156,7 @@ def test_all_damaged_labelled_photos_are_told_of_at_once(cli, support, inbox, co
         ("", "either --support"),
         ("--support a --classifier b --query c", "either --support"),
         ("--support a", "--query"),
-        ("--support a --query b --threshold 2", "0..1"),
+        ("--support a --query b --threshold 2", "must be at least 0 and at most 1, not 2.0"),
         ("--classifier a --query b --save c", "saved already"),
         ("--support a --query b --normalization batch", "batch"),
         ("--support a --save b --csv c", "name those with --query"),
