@@ -7,8 +7,10 @@ import torch
 from studying import TASKS, ask, per_task
 from tasks import random_tasks, small_maml
 from unicorn_maml.adaptation.engine import AdaptedTasks
+from unicorn_maml.data.batches import TaskBatch
+from unicorn_maml.methods.maml import MAML
 from unicorn_maml.models.heads import PerSlotHead, SharedHead
-from unicorn_maml.settings import OneTaskSettings, StepsSettings
+from unicorn_maml.settings import AdaptationSettings, OneTaskSettings, StepsSettings
 from unicorn_maml.studies import one_task, steps
 
 CHANCE = pytest.approx(100 / 3)
@@ -80,3 +82,27 @@ def test_the_first_step_ends_a_tie():
         with torch.no_grad():
             logits = method.adapt(tasks).logits(tasks.query_images)
         assert bool((logits == logits[..., :1]).all()) == tied
+
+
+@pytest.mark.parametrize("head", [SharedHead, PerSlotHead])
+def test_features_tie_as_images_do(head):
+    random = torch.Generator().manual_seed(0)
+
+    def features(images: int) -> torch.Tensor:
+        return torch.randn(20, images, 640, generator=random)  # so many are summed inexactly
+
+    labels = torch.arange(5).repeat(20, 1)
+    tasks = TaskBatch(features(5), labels, features(15), labels.repeat(1, 3), way=5)
+    for inner_steps in (0, 1):
+        inner_loop = AdaptationSettings(
+            inner_steps=inner_steps, inner_lr=0.1, adapt="head", normalization="frozen"
+        )
+        torch.manual_seed(0)
+        first = head(640) if head is SharedHead else head(640, 5)
+        with torch.no_grad():
+            logits = MAML(torch.nn.Identity(), first, inner_loop).from_features(tasks)
+        if inner_steps == 0:
+            weight, bias = first(5)
+            torch.testing.assert_close(logits, tasks.query_images @ weight.T + bias)
+        tied = bool((logits == logits[..., :1]).all())
+        assert tied == (head is SharedHead and inner_steps == 0)
