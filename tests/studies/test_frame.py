@@ -1,10 +1,12 @@
 """What the studies have in common: names of networks, titles, warnings, interruptions."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
-from studying import accuracy, ask, check
+from conftest import make_store
+from studying import TASKS, accuracy, ask, check
 from unicorn_maml.errors import UsageError
 from unicorn_maml.evaluation.unfinished import unfinished_file
 from unicorn_maml.settings import (
@@ -15,8 +17,18 @@ from unicorn_maml.settings import (
     SelectionSettings,
     ShotsSettings,
     SlotsSettings,
+    TransferSettings,
 )
-from unicorn_maml.studies import average, ensemble, frame, one_task, selection, shots, slots
+from unicorn_maml.studies import (
+    average,
+    ensemble,
+    frame,
+    one_task,
+    selection,
+    shots,
+    slots,
+    transfer,
+)
 from unicorn_maml.studies import permutations as permutations_study
 
 
@@ -41,6 +53,48 @@ def test_runs_of_one_name_are_told_apart_by_their_folders_in_full(trained, tmp_p
     shutil.copytree(folders[0], tmp_path / "b" / "other")
     tests = frame.tests_of(ask(ShotsSettings, tmp_path, folders[0], tmp_path / "b" / "other"))
     assert frame.labels(tests) == ["MAML (net)", "MAML (other)"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "said"),
+    [
+        (1, " Intervals of 1 tasks are rough; take at least 30."),
+        (29, " Intervals of 29 tasks are rough; take at least 30."),
+        (30, ""),
+        (10_000, ""),
+    ],
+)
+def test_intervals_of_less_than_thirty_tasks_are_called_rough(tasks, said):
+    assert frame.few_tasks([SimpleNamespace(tasks=tasks)]) == said
+
+
+def test_a_title_says_what_all_tests_of_a_study_have_in_common(trained, tmp_path):
+    settings = {"tasks": 1, "query": 3}
+    found = shots.run(ask(ShotsSettings, tmp_path, trained["maml"], shots="2", **settings))
+    assert found["title"] == "Accuracy by the number of shots: ConvNet-4, made, 3-way 2-shot"
+    found = shots.run(ask(ShotsSettings, tmp_path / "b", trained["maml"], shots="1,2", **settings))
+    assert found["title"] == "Accuracy by the number of shots: ConvNet-4, made, 3-way"
+    away = make_store(tmp_path / "away", smallest=9, source="birds: drawn for tests")
+    asked = ask(TransferSettings, tmp_path / "c", trained["maml"], to=str(away.folder), **settings)
+    found = transfer.run(asked)
+    assert found["title"] == "From small to away: ConvNet-4, made and birds, 3-way 1-shot"
+
+
+def test_a_study_that_is_resumed_with_fewer_tasks_has_those_that_it_was_begun_with(
+    trained, tmp_path, monkeypatch
+):
+    whole = slots.run(ask(SlotsSettings, tmp_path / "a", trained["maml"]))
+    out = tmp_path / "b"
+    with monkeypatch.context() as broken:
+        broken.setattr(slots, "head_numbers", None)  # measured, then it fails
+        with pytest.raises(TypeError):
+            slots.run(ask(SlotsSettings, out, trained["maml"]))
+    resumed = slots.run(ask(SlotsSettings, out, trained["maml"], tasks=2, resume=True))
+    check(resumed)
+    assert f" --tasks {TASKS} " in resumed["command"]
+    assert resumed["command"] == whole["command"].replace(str(tmp_path / "a"), str(out))
+    assert resumed["settings"]["tasks"] == resumed["tests"][0]["tasks"] == TASKS
+    assert resumed["data"] == whole["data"]
 
 
 def test_an_interrupted_study_goes_on_where_it_stopped(trained, tmp_path, monkeypatch):
