@@ -1,4 +1,4 @@
-"""The options of a heat map beside its recipe."""
+"""The options of a heat map beside its recipe, and what it says of many steps."""
 
 import json
 
@@ -64,3 +64,24 @@ def test_compiling_is_asked_for_by_the_option(recipe, small_store, tmp_path):
     asked = {**GRID, "store": str(small_store.folder), "compile": True}
     with pytest.raises(UsageError, match="--compile needs a GPU"):
         heatmap.run(HeatmapSettings(recipe=recipe, out=tmp_path / "out", **asked))
+
+
+@pytest.mark.parametrize("best", [1, 5, 6, 20])
+def test_more_than_five_steps_are_set_against_the_best_of_at_most_five(
+    recipe, tmp_path, monkeypatch, best
+):
+    accuracies = {1: 50.0, 2: 51.0, 5: 52.0, 6: 53.0, 20: 54.0}
+    cells = [
+        {"inner_steps": steps, "inner_lr": 0.1, "accuracy": accuracy, "ci95": 0.5, "test": {}}
+        | {"validation_accuracy": 90.0 if steps == best else accuracy}
+        for steps, accuracy in accuracies.items()
+    ]
+    monkeypatch.setattr(heatmap, "_run_all", lambda *_: cells)
+    asked = {**GRID, "steps": "1,2,5,6,20", "rates": "0.1", "tasks": 40}
+    result = heatmap.run(HeatmapSettings(recipe=recipe, out=tmp_path / "out", **asked))
+    few = " (52.00 ± 0.50% with the best of at most 5 steps)" if best > 5 else ""
+    assert result["conclusion"] == (
+        f"MAML, ConvNet-4, 3-way 1-shot: best with {best} inner steps at 0.1, "
+        f"{accuracies[best]:.2f} ± 0.50% on 40 novel tasks{few}, chosen by validation accuracy; "
+        "1 epochs of 2 tasks for each cell."
+    )

@@ -6,10 +6,13 @@ from itertools import permutations
 from math import factorial
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from conftest import make_store
-from studying import accuracy, ask, check
+from studying import ROUGH, TASKS, accuracy, ask, check, interval, per_task, printed, rows
+from tasks import small_maml
 from unicorn_maml.errors import UsageError
 from unicorn_maml.settings import (
     AverageSettings,
@@ -116,6 +119,47 @@ def test_shots_and_transfer_test_what_they_say(trained, small_store, tmp_path):
         transfer.run(ask(TransferSettings, tmp_path / "c", *both, to="glyphs"))
 
 
+def test_shots_compare_networks_on_the_same_tasks_at_the_most_shots(trained, tmp_path):
+    networks = [trained["maml"] / "best", trained["unicorn"], trained["maml"] / "last"]
+    result = shots.run(ask(ShotsSettings, tmp_path, *networks, shots="1,2"))
+    best, unicorn, last = names = result["table"]["columns"]
+    one, two = ([per_task(each, shot=shot) for each in networks] for shot in (1, 2))
+    said = [
+        f"{name}: {interval(at_one)}% at 1 and {interval(at_two)}% at 2 shots."
+        for name, at_one, at_two in zip(names, one, two, strict=True)
+    ]
+    gains = [interval(two[number] - two[0], "+") for number in (1, 2)]
+    said += [
+        f"{unicorn} minus {best} at 2 shots, same tasks: {gains[0]} points.",
+        f"{last} minus {best} at 2 shots, same tasks: {gains[1]} points.",
+    ]
+    assert result["conclusion"] == " ".join(said) + ROUGH
+    for shot, scores in ((1, one), (2, two)):
+        cells = rows(result)[f"{shot} shots (%)"]
+        assert list(map(printed, cells)) == list(map(interval, scores))
+
+
+def test_transfer_compares_networks_on_the_same_tasks_of_the_other_store(trained, tmp_path):
+    networks = [trained["maml"] / "best", trained["unicorn"], trained["maml"] / "last"]
+    to = str(make_store(tmp_path / "away", smallest=9).folder)
+    result = transfer.run(ask(TransferSettings, tmp_path / "a", *networks, to=to))
+    best, unicorn, last = names = result["table"]["columns"]
+    home, away = ([per_task(each, store=store) for each in networks] for store in (None, to))
+    said = [
+        f"{name}: {interval(at_home)}% on small and {interval(elsewhere)}% on away."
+        for name, at_home, elsewhere in zip(names, home, away, strict=True)
+    ]
+    gains = [interval(away[number] - away[0], "+") for number in (1, 2)]
+    said += [
+        f"{unicorn} minus {best} on away, same tasks: {gains[0]} points.",
+        f"{last} minus {best} on away, same tasks: {gains[1]} points.",
+    ]
+    assert result["conclusion"] == " ".join(said) + ROUGH
+    for place, scores in (("small", home), ("away", away)):
+        cells = rows(result)[f"{place} (%)"]
+        assert list(map(printed, cells)) == list(map(interval, scores))
+
+
 def test_a_leak_is_measured_or_refused_never_ignored(trained, tmp_path):
     result = shots.run(ask(ShotsSettings, tmp_path / "a", trained["maml"], shots="1", leak=True))
     leaking = accuracy(trained["maml"], leak=True)
@@ -153,9 +197,40 @@ def test_slots_show_a_shared_vector_without_spread_or_gradient(trained, tmp_path
     assert unicorn["spread"] == 0 < maml["spread"]
     assert unicorn["meta_gradient_norm"] < 1e-5 < maml["meta_gradient_norm"]
     for found in (maml, unicorn):
-        assert sum(cell["mean"] for cell in found["shares"]) == pytest.approx(100)
         assert found["history"]["epoch"] == [1, 2], "the run's log has the norms of every epoch"
     assert max(unicorn["history"]["head_gradient_norm"]) < 1e-5
+
+
+def test_the_spread_of_slots_is_their_root_mean_square_distance_from_their_mean():
+    method = small_maml()
+    with torch.no_grad():
+        method.head.weight[:] = torch.tensor([[6.0, 3, 0, 0], [0, 3, 0, 0], [0, 3, 0, 0]])
+    # The mean is (2, 3, 0, 0); the distances from it are 4, 2 and 2.
+    expected = {"mean_norm": 13**0.5, "spread": 8**0.5}
+    assert slots.head_numbers(method) == pytest.approx(expected)
+
+
+def test_the_share_of_a_slot_is_that_of_the_query_images_for_which_its_logit_is_largest(
+    trained, tmp_path
+):
+    asked = ask(SlotsSettings, tmp_path, trained["maml"], normalization="batch")
+    result = slots.run(asked)
+    (test,) = frame.tests_of(asked)
+    backbone, head = test.method.backbone.train(), test.method.head  # by the moments of a batch
+    tasks, shares = test.loader.load(range(TASKS)), np.zeros((TASKS, 3))
+    with torch.no_grad():
+        for number, images in enumerate(tasks.query_images):
+            logits = backbone(images) @ head.weight.T + head.bias
+            for row in logits.tolist():
+                shares[number, row.index(max(row))] += 100 / len(logits)
+    assert len(np.unique(shares.round(6))) > 3
+    expected = [interval(column) for column in shares.T]
+    assert list(map(printed, result["data"]["MAML"]["shares"])) == expected
+    names = [f"query images in slot {slot} before adaptation (%)" for slot in range(3)]
+    assert [printed(rows(result)[name][0]) for name in names] == expected
+    winner = shares.mean(0).argmax()
+    said = f"slot {winner} gets {shares.mean(0)[winner]:.1f}% of the query images"
+    assert f"MAML: before adaptation {said};" in result["conclusion"]
 
 
 def test_slots_that_start_alike_tie_and_none_of_them_wins(trained, tmp_path):
