@@ -1,4 +1,4 @@
-"""Heat maps: options beside the recipe, cells that are taken up, workers."""
+"""Heat maps: options beside the recipe, cells that are taken up, workers, what is concluded."""
 
 import json
 import subprocess
@@ -100,3 +100,24 @@ def test_workers_end_with_a_study_that_is_killed():
     assert process.stdout.readline() == "up\n"
     process.kill()
     assert process.stdout.read() == "", "all that hold the pipe are gone before anything is said"
+
+
+@pytest.mark.parametrize("best", [1, 5, 6, 20])
+def test_more_than_five_steps_are_set_against_the_best_of_at_most_five(
+    recipe, tmp_path, monkeypatch, best
+):
+    accuracies = {1: 50.0, 2: 51.0, 5: 52.0, 6: 53.0, 20: 54.0}
+    cells = [
+        {"inner_steps": steps, "inner_lr": 0.1, "accuracy": accuracy, "ci95": 0.5, "test": {}}
+        | {"validation_accuracy": 90.0 if steps == best else accuracy}
+        for steps, accuracy in accuracies.items()
+    ]
+    monkeypatch.setattr(heatmap, "_run_all", lambda *_: cells)
+    asked = {**GRID, "steps": "1,2,5,6,20", "rates": "0.1", "tasks": 40}
+    result = heatmap.run(HeatmapSettings(recipe=recipe, out=tmp_path / "out", **asked))
+    few = " (52.00 ± 0.50% with the best of at most 5 steps)" if best > 5 else ""
+    assert result["conclusion"] == (
+        f"MAML, ConvNet-4, 3-way 1-shot: best with {best} inner steps at 0.1, "
+        f"{accuracies[best]:.2f} ± 0.50% on 40 novel tasks{few}, chosen by validation accuracy; "
+        "1 epochs of 2 tasks for each cell."
+    )

@@ -27,7 +27,14 @@ from unicorn_maml.adaptation.plan import lane_width, tasks_at_once
 from unicorn_maml.errors import DivergedError
 from unicorn_maml.settings import AdaptationSettings
 
-__all__ = ["AdaptedTasks", "OnStep", "adapt", "meta_gradient", "refuse_divergence"]
+__all__ = [
+    "AdaptedTasks",
+    "OnStep",
+    "adapt",
+    "meta_gradient",
+    "refuse_divergence",
+    "slots_are_equal",
+]
 
 
 @dataclass(frozen=True)
@@ -78,10 +85,8 @@ class AdaptedTasks:
         """Whether no step has been made yet and all slots of a task start alike."""
         if len(self.support_losses):
             return False
-        heads = (
-            self.values[name].view(len(self), -1, *self.values[name].shape[1:]) for name in HEAD
-        )
-        return all(bool((head == head[:, :1]).all()) for head in heads)
+        heads = (self.values[name] for name in HEAD)
+        return slots_are_equal(*(head.view(len(self), -1, *head.shape[1:]) for head in heads))
 
     def _logits(self, images: Tensor, *, meta_training: bool) -> Tensor:
         statistics = query_statistics(self.settings.normalization, meta_training=meta_training)
@@ -122,6 +127,11 @@ class AdaptedTasks:
                 )
             )
         return torch.cat(logits)
+
+
+def slots_are_equal(*heads: Tensor) -> bool:
+    """Whether all slots of each task have the same values, of weights and biases (T, N, ...)."""
+    return all(bool((head == head[:, :1]).all()) for head in heads)
 
 
 OnStep = Callable[[int, AdaptedTasks], None]

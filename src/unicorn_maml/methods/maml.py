@@ -15,6 +15,7 @@ from unicorn_maml.adaptation.engine import (
     adapt,
     meta_gradient,
     refuse_divergence,
+    slots_are_equal,
 )
 from unicorn_maml.adaptation.head_only import adapt_head
 from unicorn_maml.adaptation.lanes import runs_in_lanes
@@ -116,6 +117,8 @@ class MAML(Method):
         logits = tasks.query_images @ weight.transpose(1, 2) + bias.unsqueeze(1)
         if not logits.isfinite().all():
             raise self._diverged()
+        if not self.adaptation.inner_steps and slots_are_equal(weight, bias):
+            return logits[..., :1].expand_as(logits)  # a tie, as for the engine
         return logits
 
     def refuse_divergence(self, prediction: Prediction) -> None:

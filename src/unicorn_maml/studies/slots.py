@@ -51,7 +51,7 @@ def run(settings: SlotsSettings, on_progress: OnProgress | None = None) -> dict[
         data[label] = {
             "shares": [interval_cell(column) for column in shares.T],
             **head_numbers(adapting(test)),
-            "meta_gradient_norm": meta_gradient_norm(trained, settings.tasks),
+            "meta_gradient_norm": meta_gradient_norm(trained, test.tasks),
             "history": _history(Path(str(test.record["checkpoint"]))),
         }
     return study_result(
