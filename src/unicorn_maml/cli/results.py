@@ -17,7 +17,7 @@ __all__ = ["results_add", "results_difference", "results_table_command"]
 def results_add(settings: ResultsAddSettings) -> None:
     """Keep a result."""
     file = add_result(settings.file, settings.row, settings.folder)
-    console.print(f"Wrote {file}.")
+    console.print(f"Wrote {file}.", soft_wrap=True)
 
 
 def results_difference(settings: ResultsDifferenceSettings) -> None:
@@ -48,6 +48,6 @@ def results_table_command(settings: ResultsTableSettings) -> None:
     table = results_table(settings.folder)
     if settings.document:
         update_document(settings.document, table)
-        console.print(f"Updated {settings.document}.")
+        console.print(f"Updated {settings.document}.", soft_wrap=True)
     else:
         console.print(table, soft_wrap=True)
