@@ -9,7 +9,7 @@ from rich.table import Table
 from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.errors import StoppedError, UsageError
 from unicorn_maml.files import check_can_write, read_object, write_json
-from unicorn_maml.names import STUDY_FILE
+from unicorn_maml.names import STUDY_FILE, STUDY_FORMAT
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.reporting.cells import cell_text
 from unicorn_maml.reporting.paper import paper_numbers, paper_text
@@ -51,7 +51,8 @@ def _undrawn(settings: Any) -> dict[str, Any] | None:
     if not file.is_file() or all(map(Path.is_file, figure_files(settings.folder, settings.study))):
         return None
     result = read_object(file)
-    return result if result.get("command") == command_of(settings) else None
+    same = (result.get("format"), result.get("command")) == (STUDY_FORMAT, command_of(settings))
+    return result if same else None
 
 
 def _measure(settings: Any, on_progress: OnProgress | None) -> dict[str, Any]:

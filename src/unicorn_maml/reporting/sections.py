@@ -149,15 +149,12 @@ def _run_section(folder: Path, config: dict[str, Any]) -> Section:
 
 def _log_entries(log: Path) -> list[dict[str, Any]]:
     """The epochs of a run's log; a figure is no reason to refuse a run whose log is damaged."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     entries = []
-    for line in _lines(log):
+    for line in text.splitlines():
         with suppress(ValueError):
             entries.append(json.loads(line))
     return [entry for entry in entries if isinstance(entry, dict)]
-
-
-def _lines(log: Path) -> list[str]:
-    return log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
 
 
 def _versions(versions: dict[str, str]) -> dict[str, str]:

@@ -56,7 +56,7 @@ def run(settings: FreezeSettings, on_progress: OnProgress | None = None) -> dict
             as_trained.append(interval_cell(gain))
         else:
             as_trained.append(None)
-        diverged = {f"tasks, {text},": found for text, found in curves.items()}
+        diverged = {f"tasks, {part},": found for part, found in curves.items()}
         sentences.append(f"{text}{diverged_text(diverged, len(gain))}.")
     return study_result(
         settings,
