@@ -50,6 +50,27 @@ def test_a_block_that_fails_leaves_the_old_folder(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["store"]
 
 
+@pytest.mark.parametrize("made", ["mkdir", "touch"])
+def test_an_interrupt_just_after_something_unfinished_was_made_leaves_nothing(
+    tmp_path, monkeypatch, made
+):
+    make = getattr(Path, made)
+
+    def make_and_interrupt(path, *words, **options):
+        make(path, *words, **options)
+        if path.name.endswith(".new"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, made, make_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        if made == "mkdir":
+            with new_folder(tmp_path / "store"):
+                pass
+        else:
+            check_can_write(tmp_path / "result.json")
+    assert not list(tmp_path.iterdir())
+
+
 def test_writing_a_file_leaves_those_with_similar_names_alone(tmp_path):
     (tmp_path / "result.json.new").write_text("mine")
     check_can_write(tmp_path / "result.json")

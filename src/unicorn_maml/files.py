@@ -49,8 +49,10 @@ def check_can_write(path: Path | None) -> None:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         path.parent.mkdir(parents=True, exist_ok=True)
-        trial.touch()
-        trial.unlink()
+        try:
+            trial.touch()
+        finally:
+            trial.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"Cannot write {path} ({error.strerror}); name another file.") from error
 
@@ -116,9 +118,9 @@ def new_folder(target: Path) -> Iterator[Path]:
     `recover_folder` brings the old one back.
     """
     new, old = unfinished(target), replaced(target)
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
     try:
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
         yield new
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)
