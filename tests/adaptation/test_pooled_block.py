@@ -84,6 +84,21 @@ def test_values_are_those_of_the_formula():
 
 
 @STATISTICS
+def test_no_epsilon_of_0_is_needed_which_batch_norm_of_torch_2_11_refuses(statistics, monkeypatch):
+    _, stand_in = blocks(statistics)
+    given, plain = images(), F.batch_norm
+    expected = stand_in(given)
+
+    def strict(*tensors, eps, **options):
+        assert eps > 0
+        return plain(*tensors, eps=eps, **options)
+
+    monkeypatch.setattr(F, "batch_norm", strict)
+    _, stand_in = blocks(statistics)
+    torch.testing.assert_close(stand_in(given), expected)
+
+
+@STATISTICS
 def test_second_derivatives_are_those_of_the_layers(statistics):
     given, found = images(), []
     for module in blocks(statistics):

@@ -10,7 +10,6 @@ which is the same function again.
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unicorn_maml.adaptation.convolution import TaskConv2d
@@ -60,7 +59,8 @@ class PooledBlock(nn.Sequential):
                 norm.running_mean.mul_(sign)
             scale, shift = _affine(norm, weight, *moments)
             zero, one = torch.zeros_like(scale), torch.ones_like(scale)
-            values = relu(F.batch_norm(pooled, zero, one, scale, shift, eps=0))
+            # Not that of torch.nn.functional, which in some versions refuses an epsilon of 0.
+            values = relu(torch.batch_norm(pooled, scale, shift, zero, one, False, 0, 0, False))
         return values
 
 
