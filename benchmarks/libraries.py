@@ -25,9 +25,9 @@ from unicorn_maml.benchmarking.work import build_model, random_tasks
 from unicorn_maml.cli.failures import failing_in_a_sentence
 from unicorn_maml.data.batches import TaskBatch
 from unicorn_maml.devices import choose_device, describe_device
-from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.scoring import predict
+from unicorn_maml.processes import keep_freed_memory
 from unicorn_maml.settings import AdaptationSettings
 
 # From support images, their labels and query images of one task to query logits.

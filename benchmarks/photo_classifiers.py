@@ -27,9 +27,9 @@ from unicorn_maml.data.store import ImageStore
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.devices import choose_device
 from unicorn_maml.intervals import mean_interval
-from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.methods.centroid import centroid_logits
 from unicorn_maml.methods.features import FeatureLoader, frozen_features
+from unicorn_maml.processes import keep_freed_memory
 from unicorn_maml.settings import DEFAULT_MODEL, PhotoSettings
 
 _WAY, _QUERY = 5, 15

@@ -22,9 +22,9 @@ from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.devices import can_compile, choose_device, describe_device
 from unicorn_maml.intervals import mean_interval
-from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.models.build import build_backbone
+from unicorn_maml.processes import keep_freed_memory
 from unicorn_maml.settings import AdaptationSettings, MethodName, Precision
 from unicorn_maml.training.checkpoint import load_backbone, load_checkpoint
 

@@ -22,7 +22,7 @@ from unicorn_maml.cli.report import report
 from unicorn_maml.cli.results import results_add, results_difference, results_table_command
 from unicorn_maml.cli.rows import results_run
 from unicorn_maml.cli.study import study
-from unicorn_maml.memory import keep_freed_memory
+from unicorn_maml.processes import keep_freed_memory, wait_asleep
 from unicorn_maml.settings import (
     STUDIES,
     AppSettings,
@@ -205,6 +205,7 @@ def main() -> None:
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _interrupt)
     keep_freed_memory()
+    wait_asleep()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files need not be printable

@@ -18,8 +18,8 @@ from unicorn_maml.devices import choose_device, describe_device
 from unicorn_maml.errors import DivergedError, UnicornError, UsageError
 from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.files import read_object, write_json
-from unicorn_maml.memory import keep_freed_memory
 from unicorn_maml.names import BACKBONE_NAMES, METHOD_NAMES
+from unicorn_maml.processes import keep_freed_memory
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import EvaluateSettings, HeatmapSettings, TrainSettings, to_json
 from unicorn_maml.studies.frame import study_result
