@@ -1,6 +1,7 @@
 """`predict` and `check` as a user with some photos meets them."""
 
 import csv
+import errno
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from image_trees import claiming_size
 from photos import photo, write_photos
 from sentences import error_sentence
 from unicorn_maml import FewShotClassifier
+from unicorn_maml.cli import predict
 from unicorn_maml.cli.consoles import console
 from unicorn_maml.sealed import read_sealed, write_sealed
 
@@ -45,6 +47,34 @@ def test_predict_prints_and_writes_an_answer_for_every_photo(cli, support, inbox
         assert row["label"] == row["best"] == row["file"].split("/")[0]
         assert float(row["probability"]) > float(row["runner_up_probability"])
         assert row["file"] in out
+
+
+def test_the_json_file_has_the_probabilities_of_all_classes_and_how_they_came_about(
+    cli, support, inbox, tmp_path
+):
+    (inbox / "cut.jpg").write_bytes(b"no picture")
+    mine, table, file = (tmp_path / name for name in ("mine", "answers.csv", "answers.json"))
+    words = ["--query", inbox, "--csv", table, "--json", file, "--save", mine, "--threshold 0.5"]
+    code, _, _ = cli("predict --support", support, *words, SMALL)
+    assert code == 1
+    found = json.loads(file.read_text())
+    classifier = FewShotClassifier.load(mine)
+    rows = rows_of(table)
+    assert len(found["answers"]) == len(rows) == 6
+    for answer, row in zip(found["answers"], rows, strict=True):
+        assert (answer["file"], answer["label"]) == (row["file"], row["label"])
+        best, runner_up, last = answer["probabilities"]  # the most probable class first
+        assert (best, runner_up) == (row["best"], row["runner_up"])
+        assert {best, runner_up, last} == {"blue", "green", "red"}
+        expected = classifier.predict_proba([inbox / answer["file"]])[0].tolist()
+        expected = dict(zip(classifier.classes_, expected, strict=True))
+        assert answer["probabilities"] == pytest.approx(expected, abs=1e-5)
+    assert found["unreadable"].keys() == {"cut.jpg"}
+    assert found["unreadable"]["cut.jpg"].startswith("cannot be decoded")
+    settings = {"threshold", "model", "adapt", "inner_steps", "inner_lr", "normalization"}
+    assert found.keys() == settings | {"answers", "unreadable"}
+    assert found["model"] == "miniimagenet-convnet4-pretrained"
+    assert found["adapt"] == "head"
 
 
 def test_a_saved_classifier_gives_the_same_answers_without_the_photos(
@@ -164,6 +194,8 @@ def test_all_damaged_labelled_photos_are_told_of_at_once(cli, support, inbox, co
         ("--support a --save b --threshold 0.5", "name those with --query"),
         ("--support a --query b --save c --copy-to ./c", "its own name"),
         ("--support a --query b --save c --csv c", "its own name"),
+        ("--support a --query b --json c --csv c", "its own name"),
+        ("--support a --save b --json c", "name those with --query"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(cli, words, reason):
@@ -220,7 +252,11 @@ def test_labels_of_a_foreign_classifier_that_name_no_folder_are_refused(
 
 @pytest.mark.parametrize(
     ("words", "file"),
-    [("predict --query {} --csv {}", "answers.csv"), ("check --json {1}", "check.json")],
+    [
+        ("predict --query {} --csv {}", "answers.csv"),
+        ("predict --query {} --json {}", "answers.json"),
+        ("check --json {1}", "check.json"),
+    ],
 )
 def test_results_are_written_even_if_nobody_reads_what_is_printed(
     cli, support, inbox, tmp_path, monkeypatch, words, file
@@ -233,6 +269,23 @@ def test_results_are_written_even_if_nobody_reads_what_is_printed(
         code, _, _ = cli(words.format(inbox, tmp_path / file), "--support", support, SMALL)
     assert code == 1
     assert (tmp_path / file).stat().st_size > 100
+
+
+@pytest.mark.parametrize("option", ["--csv", "--json", "--copy-to"])
+def test_a_full_disk_does_not_cost_the_answers(cli, support, inbox, tmp_path, monkeypatch, option):
+    def fail(target, *_content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    monkeypatch.setattr(predict, "_ROWS_SHOWN", 1)
+    for writes in ("write_text", "write_json"):
+        monkeypatch.setattr(predict, writes, fail)
+    monkeypatch.setattr(shutil, "copy2", fail)
+    words = ["--query", inbox, option, tmp_path / "new"]
+    code, out, err = cli("predict --support", support, *words, SMALL)
+    assert code == 1
+    assert "No space is left on the disk" in error_sentence(err)
+    for colour in ("red", "green", "blue"):
+        assert f"{colour}/10.jpg" in out
 
 
 @pytest.mark.parametrize("option", ["--save", "--copy-to"])
@@ -256,7 +309,7 @@ def test_an_empty_folder_is_as_good_as_a_new_one(cli, support, inbox, tmp_path, 
     assert not list(tmp_path.glob("**/.*"))
 
 
-@pytest.mark.parametrize("option", ["--csv", "--save", "--copy-to"])
+@pytest.mark.parametrize("option", ["--csv", "--json", "--save", "--copy-to"])
 def test_results_that_cannot_be_written_are_refused_before_any_work(
     cli, support, inbox, tmp_path, option
 ):

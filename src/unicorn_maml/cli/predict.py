@@ -15,7 +15,7 @@ from rich.table import Table
 
 from unicorn_maml.cli.consoles import console, notes
 from unicorn_maml.errors import FileError, StoppedError, UnicornError, UsageError
-from unicorn_maml.files import check_can_write, unfinished, write_text
+from unicorn_maml.files import check_can_write, unfinished, write_json, write_text
 from unicorn_maml.reporting.progress import progress_bar
 from unicorn_maml.settings import PhotoSettings, PredictSettings
 
@@ -35,10 +35,7 @@ class _Answer:
     path: Path
     file: str
     label: str  # or `unsure`; labels are as the folders are called, which may be no UTF-8
-    best: str
-    probability: float
-    runner_up: str
-    runner_up_probability: float
+    ranked: list[tuple[str, float]]  # classes and their probabilities, the most probable first
 
 
 def predict(settings: PredictSettings) -> None:
@@ -57,25 +54,29 @@ def predict(settings: PredictSettings) -> None:
         return
     tell_of_others(queries)
     answers: list[_Answer] = []
-    bad: list[str] = []
+    bad: dict[str, str] = {}  # files that cannot be read, and why
     try:
         with progress_bar("classifying", notes) as update:
             for part in _answers(classifier, queries, settings.threshold, bad):
                 answers += part
                 update(len(answers) + len(bad), len(queries.paths), {})
     except KeyboardInterrupt:
-        _write_csv(settings.csv, answers)
-        kept = f"; the answers so far are in {settings.csv}" if settings.csv else ""
+        _write_files(settings, classifier, answers, bad)
+        files = " and ".join(str(each) for each in (settings.csv, settings.json) if each)
+        kept = f"; the answers so far are in {files}" if files else ""
         raise StoppedError(f"Stopped{kept}.") from None
-    # Files come first: the reader of what is printed may go away (`| head`).
-    _write_csv(settings.csv, answers)
-    if settings.copy_to:
-        _copy(answers, settings.copy_to)
-    if answers:
-        _print_answers(answers, hide=settings.csv is not None)
+    in_file = None
+    try:  # first: the reader of what is printed may go away (`| head`)
+        _write_files(settings, classifier, answers, bad)
+        in_file = settings.csv or settings.json
+        if settings.copy_to:
+            _copy(answers, settings.copy_to)
+    finally:  # but a full disk does not cost the answers
+        if answers:
+            _print_answers(answers, in_file=in_file)
     if bad:
-        for reason in bad:
-            notes.print(reason, soft_wrap=True)
+        for file, reason in bad.items():
+            notes.print(f"{file} {reason}; it is left out.", soft_wrap=True)
         raise UnicornError(
             f"{len(bad)} of {len(queries.paths)} photos could not be read; the others are done."
             if answers
@@ -90,10 +91,11 @@ def _check_can_write_results(settings: PredictSettings) -> None:
         from unicorn_maml.classifier.saved import check_can_save
 
         check_can_save(settings.save)
-    # The file may lie in one of the new folders, which must not be made for it already.
+    # A file may lie in one of the new folders, which must not be made for it already.
     new = [each.absolute() for each in (settings.copy_to, settings.save) if each]
-    if settings.csv and not any(folder in settings.csv.absolute().parents for folder in new):
-        check_can_write(settings.csv)
+    for file in (settings.csv, settings.json):
+        if file and not any(folder in file.absolute().parents for folder in new):
+            check_can_write(file)
 
 
 def _classifier(settings: PredictSettings) -> "FewShotClassifier":
@@ -130,7 +132,7 @@ def tell_of_others(photos: "Photos") -> None:
 
 
 def _answers(
-    classifier: "FewShotClassifier", queries: "Photos", threshold: float, bad: list[str]
+    classifier: "FewShotClassifier", queries: "Photos", threshold: float, bad: dict[str, str]
 ) -> Iterator[list[_Answer]]:
     """Yield answers some photos at a time, so that memory is bounded; add to `bad` as they come."""
     import numpy as np
@@ -147,38 +149,38 @@ def _answers(
             for path, each in zip(paths, part, strict=True)
             if not isinstance(each, FileError)
         ]
-        bad += [
-            f"{queries.name(path)} {each}; it is left out."
+        bad |= {
+            queries.name(path): str(each)
             for path, each in zip(paths, part, strict=True)
             if isinstance(each, FileError)
-        ]
+        }
         if not good:
             continue
         probabilities = classifier.probabilities_of(np.stack([pixels for _, pixels in good]))
         ranks = np.argsort(-probabilities, 1, kind="stable")
         answers = []
-        for (path, _), row, (first, second, *_) in zip(good, probabilities, ranks, strict=True):
-            best = classes[first]
-            label = best if row[first] >= threshold else _UNSURE
-            runner_up = (classes[second], float(row[second]))
-            answers.append(
-                _Answer(path, queries.name(path), label, best, float(row[first]), *runner_up)
-            )
+        for (path, _), row, order in zip(good, probabilities, ranks, strict=True):
+            ranked = [(classes[place], float(row[place])) for place in order]
+            best, probability = ranked[0]
+            label = best if probability >= threshold else _UNSURE
+            answers.append(_Answer(path, queries.name(path), label, ranked))
         yield answers
 
 
-def _print_answers(answers: list[_Answer], *, hide: bool) -> None:
+def _print_answers(answers: list[_Answer], *, in_file: Path | None) -> None:
     from unicorn_maml.data.archives import shown
 
-    first = answers[:_ROWS_SHOWN] if hide else answers
+    first = answers[:_ROWS_SHOWN] if in_file else answers
     table = Table("photo", "label", "probability", "runner-up", "its probability")
     for each in first:
-        numbers = f"{each.probability:.2f}", f"{each.runner_up_probability:.2f}"
-        label = each.label if each.label == each.best else f"{each.label} ({each.best}?)"
-        table.add_row(each.file, shown(label), numbers[0], shown(each.runner_up), numbers[1])
+        (best, first_share), (runner_up, second_share), *_ = each.ranked
+        label = each.label if each.label == best else f"{each.label} ({best}?)"
+        numbers = f"{first_share:.2f}", f"{second_share:.2f}"
+        table.add_row(each.file, shown(label), numbers[0], shown(runner_up), numbers[1])
     console.print(table)
     if len(first) < len(answers):
-        console.print(f"and {len(answers) - len(first)} more; all are in the --csv file")
+        more = len(answers) - len(first)
+        console.print(f"and {more} more; all are in {in_file}", soft_wrap=True)
     counts = Counter(each.label for each in answers)
     per_class = Table("label", "photos")
     for label, count in sorted(counts.items()):
@@ -186,19 +188,49 @@ def _print_answers(answers: list[_Answer], *, hide: bool) -> None:
     console.print(per_class)
 
 
-def _write_csv(file: Path | None, answers: list[_Answer]) -> None:
+def _write_files(
+    settings: PredictSettings,
+    classifier: "FewShotClassifier",
+    answers: list[_Answer],
+    bad: dict[str, str],
+) -> None:
     from unicorn_maml.data.archives import shown
 
-    if file is None:
-        return
+    if settings.csv:
+        write_text(settings.csv, _csv(answers))
+    if settings.json:
+        result = {
+            "answers": [
+                {
+                    "file": each.file,
+                    "label": shown(each.label),
+                    "probabilities": {shown(name): share for name, share in each.ranked},
+                }
+                for each in answers
+            ],
+            "unreadable": bad,
+            "threshold": settings.threshold,
+            "model": str(classifier.model),
+            "adapt": classifier.adapt_,
+            "inner_steps": classifier.inner_steps_,
+            "inner_lr": classifier.inner_lr_,
+            "normalization": classifier.normalization_,
+        }
+        write_json(settings.json, result)
+
+
+def _csv(answers: list[_Answer]) -> str:
+    from unicorn_maml.data.archives import shown
+
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow(["file", "label", "best", "probability", "runner_up", "runner_up_probability"])
     for each in answers:
-        numbers = f"{each.probability:.6f}", f"{each.runner_up_probability:.6f}"
-        label, best, runner_up = map(shown, (each.label, each.best, each.runner_up))
+        (best, first_share), (runner_up, second_share), *_ = each.ranked
+        numbers = f"{first_share:.6f}", f"{second_share:.6f}"
+        label, best, runner_up = map(shown, (each.label, best, runner_up))
         writer.writerow([each.file, label, best, numbers[0], runner_up, numbers[1]])
-    write_text(file, table.getvalue())
+    return table.getvalue()
 
 
 def _check_copy_folder(folder: Path) -> None:

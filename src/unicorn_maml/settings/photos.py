@@ -54,6 +54,10 @@ class PredictSettings(PhotoSettings):
     ] = None
     query: Annotated[Path | None, "photo, or folder of photos, to classify"] = None
     csv: Annotated[Path | None, "write the answers to this file"] = None
+    json: Annotated[
+        Path | None,
+        "write them, with the probabilities of all classes and every setting, to this file",
+    ] = None
     save: Annotated[Path | None, "keep the adapted classifier in this folder"] = None
     threshold: Annotated[float, "say `unsure` where the best class is less probable than this"] = (
         0.0
@@ -73,18 +77,20 @@ class PredictSettings(PhotoSettings):
             "Give the photos to classify, with --query FOLDER.",
         )
         require(
-            self.query is not None or not (self.csv or self.copy_to or self.threshold),
-            "--csv, --copy-to and --threshold are for photos to classify; name those with --query.",
+            self.query is not None or not (self.csv or self.json or self.copy_to or self.threshold),
+            "--csv, --json, --copy-to and --threshold are for photos to classify; name those with "
+            "--query.",
         )
         check_shares(self, "threshold", one=True)
         require(
             self.save is None or self.classifier is None,
             "--save goes with --support; the classifier in --classifier is saved already.",
         )
-        results = [each.absolute() for each in (self.csv, self.save, self.copy_to) if each]
+        named = (self.csv, self.json, self.save, self.copy_to)
+        results = [each.absolute() for each in named if each]
         require(
             len(set(results)) == len(results),
-            "--csv, --save and --copy-to write different things; give each its own name.",
+            "--csv, --json, --save and --copy-to write different things; give each its own name.",
         )
 
 
