@@ -58,7 +58,7 @@ def test_one_task_has_the_worst_and_the_best_permutation_before_and_after_adapta
     curves = np.stack([support, query, finite], 1).astype(float)  # (3, 3, 3)
 
     def measure(*_):
-        yield curves[None]
+        yield curves
 
     monkeypatch.setattr(one_task, "_measure", measure)
     result = one_task.run(ask(OneTaskSettings, tmp_path, trained["maml"], sample=3))
@@ -74,6 +74,31 @@ def test_one_task_has_the_worst_and_the_best_permutation_before_and_after_adapta
         "85.0% after 2 steps; 2 of 3 permutations diverged; 33% of them fit the whole support set "
         "at the end."
     )
+
+
+def test_one_task_shows_how_many_permutations_are_done_and_goes_on_from_there(
+    trained, tmp_path, monkeypatch
+):
+    def two_at_once(_method, tasks):
+        for start in range(0, len(tasks), 2):
+            yield tasks[start : start + 2]
+
+    monkeypatch.setattr(one_task, "wide_batches", two_at_once)
+    whole = one_task.run(ask(OneTaskSettings, tmp_path / "a", trained["maml"]))
+    shown = []
+
+    def interrupt(done, every, _figures):
+        shown.append((done, every))
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        one_task.run(ask(OneTaskSettings, tmp_path / "b", trained["maml"]), interrupt)
+    again = ask(OneTaskSettings, tmp_path / "b", trained["maml"], resume=True)
+    resumed = one_task.run(again, lambda done, every, _figures: shown.append((done, every)))
+    assert shown == [(2, 6), (4, 6), (6, 6)]
+    assert resumed["data"] == whole["data"]
+    assert resumed["tests"][0]["tasks"] == 1
 
 
 def test_one_task_names_permutations_that_diverge(trained, tmp_path):

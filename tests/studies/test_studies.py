@@ -47,6 +47,7 @@ from unicorn_maml.studies import (
 from unicorn_maml.studies import (
     permutations as permutations_study,
 )
+from unicorn_maml.training import checkpoint
 from unicorn_maml.training.meta_step import add_meta_gradient
 
 
@@ -109,10 +110,10 @@ def test_shots_and_transfer_test_what_they_say(trained, small_store, tmp_path):
     away = make_store(tmp_path / "away", smallest=9)
     result = transfer.run(ask(TransferSettings, tmp_path / "b", *both, to=str(away.folder)))
     check(result)
-    for label, checkpoint in zip(("MAML", "UNICORN-MAML"), both, strict=True):
+    for label, network in zip(("MAML", "UNICORN-MAML"), both, strict=True):
         own, other = (cell["accuracy"]["mean"] for cell in result["data"][label].values())
-        assert own == pytest.approx(accuracy(checkpoint))
-        assert other == pytest.approx(accuracy(checkpoint, store=str(away.folder)))
+        assert own == pytest.approx(accuracy(network))
+        assert other == pytest.approx(accuracy(network, store=str(away.folder)))
     with pytest.raises(UsageError, match="is the store that the networks are at home on"):
         transfer.run(ask(TransferSettings, tmp_path / "d", *both, to=str(small_store.folder)))
     with pytest.raises(UsageError, match="takes 16x16 images with 1 channels, but the store has"):
@@ -199,6 +200,18 @@ def test_slots_show_a_shared_vector_without_spread_or_gradient(trained, tmp_path
     for found in (maml, unicorn):
         assert found["history"]["epoch"] == [1, 2], "the run's log has the norms of every epoch"
     assert max(unicorn["history"]["head_gradient_norm"]) < 1e-5
+
+
+def test_a_network_that_comes_with_the_package_is_recorded_by_its_name_alone(
+    trained, small_store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(checkpoint, "_SHIPPED", tmp_path / "shipped")
+    checkpoint.export_checkpoint(trained["maml"], tmp_path / "shipped" / "small-maml")
+    monkeypatch.chdir(trained["maml"])  # a run, whose log is of another network
+    settings = ask(SlotsSettings, tmp_path, Path("small-maml"), store=str(small_store.folder))
+    result = slots.run(settings)
+    assert result["tests"][0]["checkpoint"] == "small-maml"
+    assert result["data"]["MAML"]["history"]["epoch"] == []
 
 
 def test_the_spread_of_slots_is_their_root_mean_square_distance_from_their_mean():

@@ -200,7 +200,7 @@ def prepare(
         "store": store_name,
         "store_checksum": store.identity,
         "data_set": store.data_set,
-        "checkpoint": str(checkpoint.folder),
+        "checkpoint": checkpoint.name,
         "weights_sha256": checkpoint.weights_sha256,
         "method": checkpoint.spec.method,
         "head": head or METHODS[checkpoint.spec.method].trained_head,
@@ -219,14 +219,14 @@ def _open_store(name: str, checkpoint: Checkpoint, *, chosen: bool) -> ImageStor
     """Open the store to test on, `chosen` by the user or that of the training."""
     if not chosen and not is_embedded(name) and not Path(name).is_dir():
         raise UsageError(
-            f"{checkpoint.folder.name} was trained on the store {name!r}, which is not here; "
+            f"{checkpoint.name} was trained on the store {name!r}, which is not here; "
             "name one with --store."
         )
     store = open_store(name)
     wanted = checkpoint.spec.features
     if (store.size, store.channels) != (wanted.size, wanted.channels):
         raise UsageError(
-            f"{checkpoint.folder} takes {wanted.size}x{wanted.size} images with {wanted.channels} "
+            f"{checkpoint.name} takes {wanted.size}x{wanted.size} images with {wanted.channels} "
             f"channels, but the store has {store.size}x{store.size} with {store.channels}; choose "
             "a store that fits."
         )
@@ -246,7 +246,7 @@ def _remedied(method: Method, remedy: Remedy, checkpoint: Checkpoint) -> Remedie
     if not isinstance(method, MAML) or type(method.head) is not PerSlotHead:
         raise UsageError(
             "--remedy is for heads whose slots start differently, but those of "
-            f"{checkpoint.folder} start alike here: every permutation gives the same answer. Leave "
+            f"{checkpoint.name} start alike here: every permutation gives the same answer. Leave "
             "--remedy out."
         )
     return RemediedMAML(method, remedy)

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,7 +68,7 @@ def tests_of(settings: StudySettings, **changes: Any) -> list[MetaTest]:
     if any(asked[name] is not None for name in ("inner_steps", "adapt", "normalization")):
         for checkpoint in checkpoints:
             if isinstance(checkpoint.settings, PretrainSettings):
-                raise _adapts_nothing(checkpoint.folder)
+                raise _adapts_nothing(checkpoint.name)
     return [
         prepare(
             checkpoint,
@@ -107,7 +106,7 @@ def adapting(test: MetaTest) -> MAML:
     return test.method
 
 
-def _adapts_nothing(checkpoint: Path | str) -> UsageError:
+def _adapts_nothing(checkpoint: str) -> UsageError:
     return UsageError(
         f"{checkpoint} is a pre-trained backbone, which adapts nothing; this study needs a "
         "meta-trained checkpoint."

@@ -35,10 +35,12 @@ def run(settings: OneTaskSettings, on_progress: OnProgress | None = None) -> dic
     for test in tests:
         test.record |= {"permutations": len(orders), "task": settings.task}
         test.measure = partial(_measure, adapting(test), test.loader, orders, settings.task)
+        test.tasks = len(orders)  # each permutation is measured like a task, and kept as one
     run_tests(settings, tests, on_progress)
     data = {}
     for label, test in zip(labels(tests), tests, strict=True):
-        curves = values_of(test)[0]  # (P, 3, M + 1)
+        curves = values_of(test)  # (P, 3, M + 1)
+        test.tasks, test.per_task = 1, [curves]
         data[label] = {
             "support": curves[:, SUPPORT].tolist(),
             "query": curves[:, QUERY].tolist(),
@@ -66,12 +68,11 @@ def run(settings: OneTaskSettings, on_progress: OnProgress | None = None) -> dic
 def _measure(
     method: MAML, loader: TaskLoader, orders: Tensor, task: int, numbers: Sequence[int]
 ) -> Iterator[NDArray[np.float64]]:
-    """Support accuracy, query accuracy and whether all is finite (1, P, 3, M + 1)."""
-    if not numbers:  # it was measured before the study was interrupted
-        return
-    copies = permuted_copies(loader.load([task]), orders)
-    parts = [follow_steps(method, part) for part in wide_batches(method, copies)]
-    yield np.concatenate(parts)[None]
+    """Support accuracy, query accuracy and whether all is finite (p, 3, M + 1), of these orders."""
+    if numbers:
+        copies = permuted_copies(loader.load([task]), orders[list(numbers)])
+        for part in wide_batches(method, copies):
+            yield follow_steps(method, part)
 
 
 def _range(curves: list[list[float]], step: int) -> str:

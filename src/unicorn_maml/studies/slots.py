@@ -52,7 +52,7 @@ def run(settings: SlotsSettings, on_progress: OnProgress | None = None) -> dict[
             "shares": [interval_cell(column) for column in shares.T],
             **head_numbers(adapting(test)),
             "meta_gradient_norm": meta_gradient_norm(trained, test.tasks),
-            "history": _history(Path(str(test.record["checkpoint"]))),
+            "history": _history(Path(test.record["checkpoint"])),
         }
     return study_result(
         settings,
@@ -122,7 +122,7 @@ def _history(checkpoint: Path) -> dict[str, list[float]]:
     """Norms of the head and of its meta-gradient by epoch, where the run's log has them."""
     log = checkpoint.parent / "log.jsonl"
     found: dict[str, list[float]] = {"epoch": [], "head_norm": [], "head_gradient_norm": []}
-    if log.is_file():
+    if checkpoint.is_dir() and log.is_file():  # those that come with the package have none
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 entry = json.loads(line)

@@ -74,6 +74,11 @@ class Checkpoint:
     weights_sha256: str
     folder: Path
 
+    @property
+    def name(self) -> str:
+        """Its folder, or the name alone that every command takes if it comes with the package."""
+        return self.folder.name if self.folder.parent == _SHIPPED else str(self.folder)
+
     def method(
         self, adaptation: AdaptationSettings | None = None, head: HeadKind | None = None
     ) -> Method:
@@ -84,7 +89,7 @@ class Checkpoint:
             possible.append("average")
         if head is not None and head not in possible:
             raise UsageError(
-                f"{self.folder} was trained with a {trained_head} head, which cannot become "
+                f"{self.name} was trained with a {trained_head} head, which cannot become "
                 f"`{head}`; choose one of {', '.join(dict.fromkeys(possible))}."
             )
         method = build_method(self.spec, adaptation or self.settings.adaptation, head=head)

@@ -35,7 +35,7 @@ class Teacher:
         taken = checkpoint.spec.features
         if (taken.size, taken.channels) != (store.size, store.channels):
             raise UsageError(
-                f"The teacher {checkpoint.folder} takes {taken.size}x{taken.size} images with "
+                f"The teacher {checkpoint.name} takes {taken.size}x{taken.size} images with "
                 f"{taken.channels} channels, but the store has {store.size}x{store.size} with "
                 f"{store.channels}; choose another --teacher."
             )
