@@ -1,6 +1,8 @@
 """What the project's own files promise."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -78,3 +80,30 @@ def test_nothing_tracked_names_a_folder_of_one_machine():
     assert len(tracked) > 10
     for file in tracked:
         assert not re.search(r'"/(tmp|home|work|root)', file.read_text()), file
+
+
+@pytest.mark.parametrize("script", sorted(ROOT.glob("benchmarks/*.py")), ids=lambda file: file.stem)
+def test_every_benchmark_starts_and_says_what_it_does(script):
+    found = subprocess.run(
+        [sys.executable, script, "--help"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert "usage: " in found.stdout
+
+
+def test_every_link_of_the_documents_leads_somewhere_and_every_finding_is_linked():
+    linked = set()
+    for document in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^):]+)\)", document.read_text("utf-8")):
+            name, _, anchor = target.partition("#")
+            file = (document.parent / name).resolve() if name else document
+            assert file.exists(), f"{document.name} links {target}"
+            assert not anchor or anchor in anchors_of(file), f"{document.name} links {target}"
+            linked.add(file)
+    assert set(ROOT.glob("docs/findings/*.png")) <= linked
+
+
+def anchors_of(document: Path) -> set[str]:
+    """What a link can name: headings as GitHub spells them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
