@@ -50,24 +50,25 @@ def test_a_block_that_fails_leaves_the_old_folder(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["store"]
 
 
-@pytest.mark.parametrize("made", ["mkdir", "touch"])
-def test_an_interrupt_just_after_something_unfinished_was_made_leaves_nothing(
-    tmp_path, monkeypatch, made
-):
-    make = getattr(Path, made)
+def make_folder(path):
+    with new_folder(path):
+        pass
 
-    def make_and_interrupt(path, *words, **options):
-        make(path, *words, **options)
+
+@pytest.mark.parametrize(("made", "make"), [("mkdir", make_folder), ("touch", check_can_write)])
+def test_an_interrupt_just_after_something_unfinished_was_made_leaves_nothing(
+    tmp_path, monkeypatch, made, make
+):
+    plain = getattr(Path, made)
+
+    def interrupted(path, *words, **options):
+        plain(path, *words, **options)
         if path.name.endswith(".new"):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, made, make_and_interrupt)
+    monkeypatch.setattr(Path, made, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        if made == "mkdir":
-            with new_folder(tmp_path / "store"):
-                pass
-        else:
-            check_can_write(tmp_path / "result.json")
+        make(tmp_path / "result")
     assert not list(tmp_path.iterdir())
 
 
