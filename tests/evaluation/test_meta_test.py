@@ -121,7 +121,7 @@ def test_an_interrupted_evaluation_keeps_its_tasks_and_resumes(trained, tmp_path
     with pytest.raises(KeyboardInterrupt):
         evaluate(asked, interrupt)
     assert not asked.json.exists(), "half a result is not a result"
-    (kept,) = json.loads((tmp_path / "result.json.part").read_text())
+    (kept,) = json.loads((tmp_path / "result.json.part").read_text())["tests"]
     assert 0 < len(kept["per_task"]) < 40
     assert kept["per_task"] == whole[: len(kept["per_task"])]
     with pytest.raises(UsageError, match="add --resume to continue it, or delete that file"):
@@ -147,7 +147,9 @@ def test_finished_tasks_are_kept_from_time_to_time_for_a_process_that_is_killed(
     seen = []
 
     def look(*_):
-        seen.append(len(json.loads(kept.read_text())[0]["per_task"]) if kept.exists() else 0)
+        seen.append(
+            len(json.loads(kept.read_text())["tests"][0]["per_task"]) if kept.exists() else 0
+        )
 
     result = evaluate(settings, look)
     assert len(seen) > 1
@@ -263,7 +265,7 @@ def test_an_evaluation_from_features_resumes(trained, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         evaluate(asked, stop_after_some_tasks)
-    (kept,) = json.loads(unfinished_file(asked.json).read_text())
+    (kept,) = json.loads(unfinished_file(asked.json).read_text())["tests"]
     assert 0 < len(kept["per_task"]) < 300
     result = evaluate(replace(asked, resume=True))
     assert result["per_task"] == pytest.approx(whole)
@@ -279,31 +281,25 @@ def test_resume_needs_a_file_and_something_to_resume(trained, tmp_path):
         evaluate(ask(trained["unicorn"], resume=True, json=tmp_path / "bad.json"))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"per_task": None},
-        {"per_task": [[1, 2], [3, 4]]},
-        {"per_task": [1, float("nan")]},
-        {"per_task": [1, 10**400]},
-        {"per_task": ["a"]},
-        {"tasks": float("inf")},
-    ],
-)
-def test_accuracies_that_are_none_are_not_taken_up_and_not_paired(trained, tmp_path, change):
-    settings = ask(trained["unicorn"], json=tmp_path / "result.json", resume=True)
-    record = prepare(load_checkpoint(trained["unicorn"]), settings).record
-    kept = {"record": record, "tasks": 12, "per_task": [20.0, 40.0]}
-    part = unfinished_file(settings.json)
-    part.write_text(json.dumps([kept]))
-    assert evaluate(settings)["per_task"][:2] == [20.0, 40.0]
-    part.write_text(json.dumps([kept | change]))
+def test_finished_tasks_that_somebody_has_changed_are_not_taken_up(trained, tmp_path):
+    asked = ask(trained["unicorn"], tasks=40, json=tmp_path / "result.json")
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(asked, interrupt)
+    part = unfinished_file(asked.json)
+    kept = json.loads(part.read_text())
+    kept["tests"][0]["per_task"].pop()
+    part.write_text(json.dumps(kept))
     with pytest.raises(FileError, match="is damaged; delete it"):
-        evaluate(settings)
-    if "per_task" in change:
-        result = evaluate(ask(trained["unicorn"]))
-        with pytest.raises((ValueError, TypeError, OverflowError)):
-            paired(result, result | change)
+        evaluate(replace(asked, resume=True))
+
+
+@pytest.mark.parametrize(
+    "accuracies", [None, [[1, 2], [3, 4]], [1, float("nan")], [1, 10**400], ["a"]]
+)
+def test_accuracies_that_are_none_are_not_paired(trained, accuracies):
+    result = evaluate(ask(trained["unicorn"]))
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        paired(result, result | {"per_task": accuracies})
 
 
 def test_work_of_another_command_is_not_called_damaged(trained, tmp_path):

@@ -5,12 +5,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from unicorn_maml.errors import NONSENSE, FileError, UsageError
+from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.evaluation.meta_test import MetaTest
-from unicorn_maml.files import check_can_write, read_json, write_json
+from unicorn_maml.files import check_can_write, write_json
 from unicorn_maml.progress import OnProgress
+from unicorn_maml.sealed import read_sealed, write_sealed
 
 __all__ = [
     "keep_finished",
@@ -21,6 +20,7 @@ __all__ = [
     "write_result",
 ]
 
+_FORMAT = "unicorn-maml unfinished tests"
 _SECONDS_BETWEEN = 60.0  # of work that is lost at most where a process is killed
 
 
@@ -83,7 +83,8 @@ def run_all(
 
 def keep_finished(tests: list[MetaTest], file: Path) -> None:
     """Keep finished tasks for --resume until `write_result` has written what they are for."""
-    write_json(unfinished_file(file), [test.unfinished() for test in tests])
+    kept = {"format": _FORMAT, "tests": [test.unfinished() for test in tests]}
+    write_sealed(unfinished_file(file), kept)
 
 
 def take_up(tests: list[MetaTest], file: Path | None) -> None:
@@ -94,25 +95,20 @@ def take_up(tests: list[MetaTest], file: Path | None) -> None:
     if not kept.exists():
         raise UsageError(f"There is nothing to resume for {file}; leave --resume out.")
     try:
-        all_earlier = read_json(kept)
-        if len(all_earlier) != len(tests):
-            raise UsageError(f"{kept} is of another command; name another file, or delete it.")
-        for test, earlier in zip(tests, all_earlier, strict=True):
-            name = other_setting(test.record, earlier["record"])
-            if name:
-                raise UsageError(
-                    f"The interrupted work had {name} {earlier['record'].get(name)}, not "
-                    f"{test.record[name]}; resume it with the same settings, or delete {kept}."
-                )
-            values = np.array(earlier["per_task"], np.float64)
-            if not np.isfinite(values).all() or (values.ndim != 1 and not test.measure):
-                raise ValueError("no accuracies")
-            test.per_task = list(values.tolist())
-            test.tasks = max(test.tasks, int(earlier["tasks"]))
-    except NONSENSE as error:
-        if isinstance(error, UsageError):
-            raise
+        all_earlier = read_sealed(kept)["tests"]
+    except (FileError, KeyError) as error:
         raise FileError(f"{kept} is damaged; delete it and start anew.") from error
+    if len(all_earlier) != len(tests):
+        raise UsageError(f"{kept} is of another command; name another file, or delete it.")
+    for test, earlier in zip(tests, all_earlier, strict=True):
+        name = other_setting(test.record, earlier["record"])
+        if name:
+            raise UsageError(
+                f"The interrupted work had {name} {earlier['record'].get(name)}, not "
+                f"{test.record[name]}; resume it with the same settings, or delete {kept}."
+            )
+        test.per_task = earlier["per_task"]
+        test.tasks = max(test.tasks, earlier["tasks"])
 
 
 _PLACES = {"checkpoint", "store"}  # told by checksums, wherever they are
