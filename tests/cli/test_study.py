@@ -25,6 +25,7 @@ def test_a_study_writes_numbers_and_figures_that_a_report_shows(cli, trained, tm
     assert code == 0, err
     assert "best minus worst of 6 permutations" in printed
     assert sorted(path.name for path in out.iterdir()) == [
+        "measured.json",
         "permutations.png",
         "permutations.svg",
         "study.json",

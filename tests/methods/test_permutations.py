@@ -23,9 +23,10 @@ from unicorn_maml.methods.scoring import predict
 from unicorn_maml.models.heads import SharedHead
 
 
-def test_all_orders_are_all_permutations_with_the_given_one_first():
+def test_all_orders_are_all_permutations_each_once_with_the_rotations_first():
     orders = all_orders(4).tolist()
-    assert orders[0] == [0, 1, 2, 3]
+    assert orders[:4] == [[0, 1, 2, 3], [1, 2, 3, 0], [2, 3, 0, 1], [3, 0, 1, 2]]
+    assert len(orders) == 24
     assert {tuple(order) for order in orders} == set(permutations(range(4)))
 
 

@@ -11,7 +11,6 @@ from unicorn_maml.errors import UsageError
 from unicorn_maml.evaluation.unfinished import unfinished_file
 from unicorn_maml.settings import (
     AverageSettings,
-    EnsembleSettings,
     OneTaskSettings,
     PermutationsSettings,
     SelectionSettings,
@@ -21,9 +20,9 @@ from unicorn_maml.settings import (
 )
 from unicorn_maml.studies import (
     average,
-    ensemble,
     frame,
     one_task,
+    permuted,
     selection,
     shots,
     slots,
@@ -99,7 +98,7 @@ def test_a_study_that_is_resumed_with_fewer_tasks_has_those_that_it_was_begun_wi
 
 def test_an_interrupted_study_goes_on_where_it_stopped(trained, tmp_path, monkeypatch):
     whole = permutations_study.run(ask(PermutationsSettings, tmp_path / "a", trained["maml"]))
-    measure = permutations_study.measure_permutations
+    measure = permuted.measure_permutations
     seen = []
 
     def stop(method, loader, orders, numbers):
@@ -110,11 +109,11 @@ def test_an_interrupted_study_goes_on_where_it_stopped(trained, tmp_path, monkey
             yield rows
 
     out = tmp_path / "b"
-    monkeypatch.setattr(permutations_study, "measure_permutations", stop)
+    monkeypatch.setattr(permuted, "measure_permutations", stop)
     with pytest.raises(KeyboardInterrupt):
         permutations_study.run(ask(PermutationsSettings, out, trained["maml"]))
     assert unfinished_file(out / "study.json").is_file()
-    monkeypatch.setattr(permutations_study, "measure_permutations", measure)
+    monkeypatch.setattr(permuted, "measure_permutations", measure)
     with pytest.raises(UsageError, match="interrupted work had permutations 6, not 4"):
         permutations_study.run(
             ask(PermutationsSettings, out, trained["maml"], resume=True, sample=4)
@@ -127,8 +126,8 @@ def test_a_study_does_not_take_up_what_another_one_has_measured(trained, tmp_pat
     monkeypatch.setattr(selection, "choices_result", None)  # measured, then it fails
     with pytest.raises(TypeError):
         selection.run(ask(SelectionSettings, tmp_path, trained["maml"]))
-    with pytest.raises(UsageError, match="interrupted work had study selection, not ensemble"):
-        ensemble.run(ask(EnsembleSettings, tmp_path, trained["maml"], resume=True))
+    with pytest.raises(UsageError, match="interrupted work had measured permutations, not shots"):
+        shots.run(ask(ShotsSettings, tmp_path, trained["maml"], shots="1", resume=True))
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,29 @@ import numpy as np
 import pytest
 
 from studying import ROUGH, TASKS, accuracy, ask, check, interval, printed, rows
-from unicorn_maml.errors import UsageError
+from unicorn_maml.errors import FileError, UsageError
 from unicorn_maml.methods.permutations import all_orders, permuted_logits
 from unicorn_maml.methods.scoring import predict
-from unicorn_maml.settings import PermutationsSettings
-from unicorn_maml.studies import frame
+from unicorn_maml.settings import EnsembleSettings, PermutationsSettings, SelectionSettings
+from unicorn_maml.studies import ensemble, frame, permuted, selection
 from unicorn_maml.studies import permutations as permutations_study
+from unicorn_maml.training.checkpoint import export_checkpoint
 
 SPEEDS = ("adaptations_per_second", "times_loop")
 
 
 def made_up(tasks: int, permutations: int = 6, seed: int = 0) -> np.ndarray:
-    """Accuracies as they are measured, (tasks, 3, permutations): those of halves and their mean."""
+    """What is measured, (tasks, 8, permutations): accuracies of halves and their mean, and more."""
     random = np.random.default_rng(seed)
     true = random.uniform(40, 60, (tasks, 1, 1)) + random.normal(0, 9, (tasks, 1, permutations))
     halves = true + random.normal(0, 3, (tasks, 2, permutations))
-    return np.concatenate([halves.mean(1, keepdims=True), halves], 1)
+    others = random.uniform(0, 100, (tasks, 5, permutations))
+    return np.concatenate([halves.mean(1, keepdims=True), halves, others], 1)
+
+
+def summarize(accuracies: np.ndarray) -> dict:
+    """What the study makes of accuracies (tasks, 3 or more, permutations)."""
+    return permutations_study.summarize(*accuracies.swapaxes(0, 1)[:3])
 
 
 def test_permutations_matter_to_maml_and_not_to_unicorn(trained, tmp_path):
@@ -43,11 +50,12 @@ def test_permutations_matter_to_maml_and_not_to_unicorn(trained, tmp_path):
 def test_the_code_that_is_timed_is_the_code_of_the_study(trained, tmp_path, monkeypatch):
     asked = []
 
-    def watched(method, tasks, orders):
+    def watched(method, tasks, orders, **options):
         asked.append(len(orders))
-        return permuted_logits(method, tasks, orders)
+        return permuted_logits(method, tasks, orders, **options)
 
-    monkeypatch.setattr(permutations_study, "permuted_logits", watched)
+    for room in (permuted, permutations_study):
+        monkeypatch.setattr(room, "permuted_logits", watched)
     permutations_study.run(ask(PermutationsSettings, tmp_path, trained["maml"], tasks=1))
     measured, repeated = [6], [6]
     assert asked == [*measured, *repeated, 6, 1, *(3 * [6, 1, 1, 1, 1, 1, 1])]
@@ -58,21 +66,21 @@ def test_the_lasting_deviation_is_that_of_permutations_without_the_luck_of_their
     tasks, permutations, lasting, luck = 500, 120, 2.0, 4.0
     true = random.normal(50, 8, (tasks, 1)) + random.normal(0, lasting, (tasks, permutations))
     halves = true[:, None] + random.normal(0, luck, (tasks, 2, permutations))
-    found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
+    found = summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
     expected = {"deviation": (lasting**2 + luck**2 / 2) ** 0.5, "lasting_deviation": lasting}
     for name, value in expected.items():
         assert found[name]["low"] < value < found[name]["high"]
         assert found[name]["high"] - found[name]["low"] < 0.2
     one, other = halves[0]
-    alone = permutations_study.summarize(np.stack([halves[0].mean(0), one, other])[None])
+    alone = summarize(np.stack([halves[0].mean(0), one, other])[None])
     assert alone["lasting_deviation"]["mean"] == pytest.approx(np.cov(one, other)[0, 1] ** 0.5)
 
 
 def test_a_deviation_is_the_root_of_a_mean_variance_and_so_are_the_ends_of_its_interval():
     accuracies = made_up(tasks=40)
-    found = permutations_study.summarize(accuracies)
+    found = summarize(accuracies)
     variances = {"deviation": [], "lasting_deviation": []}
-    for scores, half, other in accuracies:
+    for scores, half, other, *_ in accuracies:
         variances["deviation"].append(np.var(scores, ddof=1))
         variances["lasting_deviation"].append(np.cov(half, other)[0, 1])
     for name, values in variances.items():
@@ -83,7 +91,7 @@ def test_a_deviation_is_the_root_of_a_mean_variance_and_so_are_the_ends_of_its_i
 
 def test_the_histogram_counts_deviations_from_the_mean_of_a_task_in_bins_of_two_points():
     accuracies = made_up(tasks=40)
-    found = permutations_study.summarize(accuracies)["histogram"]
+    found = summarize(accuracies)["histogram"]
     deviations = [score - np.mean(scores) for scores, *_ in accuracies for score in scores]
     places = [round(deviation / 2) for deviation in deviations]  # 0 is the bin from -1 to 1
     furthest = (len(found["counts"]) - 1) // 2
@@ -98,7 +106,7 @@ def test_accuracies_are_those_of_relabelled_tasks_on_every_second_query_image(
 ):
     (test,) = frame.tests_of(ask(PermutationsSettings, tmp_path, trained["maml"], query=query))
     orders = all_orders(3)
-    found = permutations_study.measure_permutations(test.method, test.loader, orders, range(TASKS))
+    found = permuted.measure_permutations(test.method, test.loader, orders, range(TASKS))
     found = np.concatenate(list(found))
     tasks = test.loader.load(range(TASKS))
     for column, order in enumerate(orders):
@@ -112,7 +120,7 @@ def test_accuracies_are_those_of_relabelled_tasks_on_every_second_query_image(
             by_class = [right[task, tasks.query_labels[task] == each] for each in range(3)]
             halves = [np.mean([row[first::2] for row in by_class]) for first in (0, 1)]
             expected = [100 * share for share in (right[task].mean(), *halves)]
-            assert found[task, :, column] == pytest.approx(expected)
+            assert found[task, :3, column] == pytest.approx(expected)
     assert (found[:, 1] != found[:, 2]).any()
 
 
@@ -129,7 +137,8 @@ def test_a_tenth_of_the_tasks_is_repeated_but_at_most_twenty(
         asked.append((same, list(numbers)))
         yield rows_of["repeats" if same else "permutations"][list(numbers)]
 
-    monkeypatch.setattr(permutations_study, "measure_permutations", measure)
+    for room in (permuted, permutations_study):
+        monkeypatch.setattr(room, "measure_permutations", measure)
     monkeypatch.setattr(permutations_study, "_speed", lambda *_: dict.fromkeys(SPEEDS))
     settings = ask(PermutationsSettings, tmp_path, trained["maml"], tasks=tasks)
     result = permutations_study.run(settings)
@@ -146,7 +155,8 @@ def test_the_conclusion_says_what_the_table_shows(trained, tmp_path, monkeypatch
     def measure(_method, _loader, _orders, numbers):
         yield accuracies[list(numbers)]
 
-    monkeypatch.setattr(permutations_study, "measure_permutations", measure)
+    for room in (permuted, permutations_study):
+        monkeypatch.setattr(room, "measure_permutations", measure)
     result = permutations_study.run(ask(PermutationsSettings, tmp_path, trained["maml"]))
     scores = accuracies[:, 0]
     cells = {label: row[0] for label, row in rows(result).items()}
@@ -172,13 +182,14 @@ def test_speeds_are_those_of_a_clock(trained, tmp_path, monkeypatch):
     together, alone = 0.25, 0.75  # seconds that an adaptation takes
     now = 0.0
 
-    def timed(method, tasks, orders):
+    def timed(method, tasks, orders, **options):
         nonlocal now
         now += len(tasks) * len(orders) * (alone if len(orders) == 1 else together)
-        return permuted_logits(method, tasks, orders)
+        return permuted_logits(method, tasks, orders, **options)
 
     monkeypatch.setattr("time.perf_counter", lambda: now)
-    monkeypatch.setattr(permutations_study, "permuted_logits", timed)
+    for room in (permuted, permutations_study):
+        monkeypatch.setattr(room, "permuted_logits", timed)
     result = permutations_study.run(ask(PermutationsSettings, tmp_path, trained["maml"], tasks=2))
     found = result["data"]["MAML"]
     assert found["adaptations_per_second"] == pytest.approx(1 / together)
@@ -189,7 +200,7 @@ def test_speeds_are_those_of_a_clock(trained, tmp_path, monkeypatch):
 
 def test_luck_alone_leaves_no_lasting_deviation():
     halves = np.random.default_rng(1).normal(50, 4, (500, 2, 120))
-    found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
+    found = summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
     assert found["lasting_deviation"]["mean"] < 0.5 < 2.5 < found["deviation"]["mean"]
     assert found["lasting_deviation"]["low"] == 0
 
@@ -197,7 +208,7 @@ def test_luck_alone_leaves_no_lasting_deviation():
 def test_the_held_out_spread_is_chosen_on_one_half_and_scored_on_the_other():
     random = np.random.default_rng(0)
     halves = random.uniform(0, 100, (5, 2, 4))
-    found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
+    found = summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
     spreads, over_mean = [], []
     for half, other in halves:
         forth = other[half.argmax()] - other[half.argmin()]
@@ -213,7 +224,7 @@ def test_the_held_out_spread_is_chosen_on_one_half_and_scored_on_the_other():
 def test_pure_noise_has_a_large_spread_but_none_that_holds_out():
     random = np.random.default_rng(0)
     halves = random.normal(60, 5, (2000, 2, 120))
-    found = permutations_study.summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
+    found = summarize(np.concatenate([halves.mean(1)[:, None], halves], 1))
     assert found["best_minus_worst"]["mean"] > 15
     held_out = found["held_out_best_minus_worst"]
     assert abs(held_out["mean"]) < 2 * held_out["ci95"] < 1
@@ -227,3 +238,85 @@ def test_a_sample_of_permutations_can_be_drawn_and_too_many_must_be(trained, tmp
     settings = ask(PermutationsSettings, tmp_path / "b", trained["unicorn"], way=6)
     with pytest.raises(UsageError, match=r"720 permutations.*--sample 120"):
         permutations_study.run(settings)
+
+
+@pytest.fixture
+def rounded(trained, tmp_path):
+    """Another network: MAML's with weights in 8 bits."""
+    export_checkpoint(trained["maml"], tmp_path / "rounded")
+    return tmp_path / "rounded"
+
+
+STUDIES = {
+    "permutations": (permutations_study, PermutationsSettings),
+    "selection": (selection, SelectionSettings),
+    "ensemble": (ensemble, EnsembleSettings),
+}
+
+
+@pytest.mark.parametrize("first", STUDIES)
+def test_what_one_study_of_permutations_has_measured_serves_the_others(
+    trained, rounded, small_store, tmp_path, monkeypatch, first
+):
+    room, kind = STUDIES[first]
+    room.run(ask(kind, tmp_path / "first", trained["maml"], rounded))
+    asked = {"store": str(small_store.folder), "tasks": TASKS + 2}
+    expected = {
+        name: room.run(ask(kind, tmp_path / name, rounded, **asked))["data"]
+        for name, (room, kind) in STUDIES.items()
+    }
+    measure, adapted_to = permuted.measure_permutations, []
+
+    def watched(method, loader, orders, numbers):
+        adapted_to.append(list(numbers))
+        yield from measure(method, loader, orders, numbers)
+
+    monkeypatch.setattr(permuted, "measure_permutations", watched)
+    for name, (room, kind) in STUDIES.items():
+        # One of the two networks, and more tasks: only those that are new are adapted to.
+        settings = ask(kind, tmp_path / f"{name}-again", rounded, **asked)
+        result = room.run(replace(settings, measured=tmp_path / "first"))
+        assert "--measured" not in result["command"]
+        for data in (result["data"], expected[name]):
+            for each in data.values():
+                for speed in SPEEDS:
+                    each.pop(speed, None)
+        assert result["data"] == expected[name]
+    assert adapted_to == 3 * [[TASKS, TASKS + 1]]
+
+
+def test_fewer_tasks_than_were_measured_can_be_taken_over(trained, tmp_path):
+    ensemble.run(ask(EnsembleSettings, tmp_path / "first", trained["maml"]))
+    asked = {"tasks": 4, "measured": tmp_path / "first"}
+    result = selection.run(ask(SelectionSettings, tmp_path / "second", trained["maml"], **asked))
+    alone = selection.run(ask(SelectionSettings, tmp_path / "third", trained["maml"], tasks=4))
+    assert result["data"] == alone["data"]
+    assert result["tests"][0]["tasks"] == 4
+
+
+@pytest.mark.parametrize(
+    ("first", "what"),
+    [
+        ({"seed": 1}, "another seed"),
+        ({"sample": 6}, "another sample"),
+        ({}, "another weights_sha256"),
+    ],
+)
+def test_what_was_measured_of_something_else_is_refused(
+    trained, rounded, small_store, tmp_path, first, what
+):
+    network = trained["maml"] if first else rounded
+    asked = {"store": str(small_store.folder), **first}
+    permutations_study.run(ask(PermutationsSettings, tmp_path / "first", network, **asked))
+    settings = ask(
+        SelectionSettings, tmp_path / "second", trained["maml"], measured=tmp_path / "first"
+    )
+    with pytest.raises(UsageError, match=what):
+        selection.run(settings)
+    file = tmp_path / "first" / "measured.json"
+    file.write_text(file.read_text().replace("1", "2", 1))
+    with pytest.raises(FileError, match="is damaged"):
+        selection.run(settings)
+    file.unlink()
+    with pytest.raises(UsageError, match=r"holds no measured\.json; with --measured name"):
+        selection.run(settings)

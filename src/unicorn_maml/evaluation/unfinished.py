@@ -14,13 +14,15 @@ from unicorn_maml.sealed import read_sealed, write_sealed
 __all__ = [
     "keep_finished",
     "other_setting",
+    "read_tests",
     "run_all",
     "take_up",
     "unfinished_file",
     "write_result",
+    "write_tests",
 ]
 
-_FORMAT = "unicorn-maml unfinished tests"
+_FORMAT = "unicorn-maml tests"
 _SECONDS_BETWEEN = 60.0  # of work that is lost at most where a process is killed
 
 
@@ -83,8 +85,7 @@ def run_all(
 
 def keep_finished(tests: list[MetaTest], file: Path) -> None:
     """Keep finished tasks for --resume until `write_result` has written what they are for."""
-    kept = {"format": _FORMAT, "tests": [test.unfinished() for test in tests]}
-    write_sealed(unfinished_file(file), kept)
+    write_tests(unfinished_file(file), tests)
 
 
 def take_up(tests: list[MetaTest], file: Path | None) -> None:
@@ -94,10 +95,7 @@ def take_up(tests: list[MetaTest], file: Path | None) -> None:
     kept = unfinished_file(file)
     if not kept.exists():
         raise UsageError(f"There is nothing to resume for {file}; leave --resume out.")
-    try:
-        all_earlier = read_sealed(kept)["tests"]
-    except (FileError, KeyError) as error:
-        raise FileError(f"{kept} is damaged; delete it and start anew.") from error
+    all_earlier = read_tests(kept)
     if len(all_earlier) != len(tests):
         raise UsageError(f"{kept} is of another command; name another file, or delete it.")
     for test, earlier in zip(tests, all_earlier, strict=True):
@@ -109,6 +107,20 @@ def take_up(tests: list[MetaTest], file: Path | None) -> None:
             )
         test.per_task = earlier["per_task"]
         test.tasks = max(test.tasks, earlier["tasks"])
+
+
+def write_tests(path: Path, tests: list[MetaTest]) -> None:
+    """Write settings of tests, and what was measured of each task."""
+    write_sealed(path, {"format": _FORMAT, "tests": [test.unfinished() for test in tests]})
+
+
+def read_tests(path: Path) -> list[dict[str, Any]]:
+    """Read what `write_tests` has written; nobody else can have."""
+    try:
+        tests: list[dict[str, Any]] = read_sealed(path)["tests"]
+    except (FileError, KeyError) as error:
+        raise FileError(f"{path} is damaged; delete it and start anew.") from error
+    return tests
 
 
 _PLACES = {"checkpoint", "store"}  # told by checksums, wherever they are

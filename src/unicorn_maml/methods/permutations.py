@@ -36,13 +36,14 @@ MOST_EXACT = 120  # permutations that are all tried: those of five ways
 def all_orders(
     way: int, *, otherwise: str = "take a network that was meta-trained for at most 5 ways"
 ) -> Tensor:
-    """All N! orders (N!, N), the given one first; if they are too many, `otherwise` is advised."""
+    """All N! orders (N!, N), the rotations first; if they are too many, `otherwise` is advised."""
     if factorial(way) > MOST_EXACT:
         raise UsageError(
             f"{way}-way tasks have {factorial(way)} permutations, too many to try them all; "
             f"{otherwise}."
         )
-    return torch.tensor(list(permutations(range(way))))
+    first = map(tuple, rotations(way).tolist())
+    return torch.tensor(list(dict.fromkeys([*first, *permutations(range(way))])))
 
 
 def sampled_orders(way: int, count: int, seed: int) -> Tensor:

@@ -28,6 +28,7 @@ __all__ = [
     "HeatmapSettings",
     "OneTaskSettings",
     "PermutationsSettings",
+    "PermutedSettings",
     "PoliciesSettings",
     "ReportSettings",
     "SelectionSettings",
@@ -72,11 +73,22 @@ class StudySettings(_OutputSettings, TestSettings):
         require(bool(self.checkpoints), "Name at least one checkpoint or run folder.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PermutedSettings(StudySettings):
+    """What the studies of all permutations of tasks have in common: they measure the same."""
+
+    measured: Annotated[
+        Path | None,
+        "folder of a finished study `permutations`, `selection` or `ensemble` of the same networks "
+        "and tasks: take what it measured, and adapt to no task twice",
+    ] = None
+
+
 _SAMPLE = "draw this many permutations instead of trying all (needed for more than 5 ways)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PermutationsSettings(StudySettings):
+class PermutationsSettings(PermutedSettings):
     """How much the result of a task depends on which class gets which slot.
 
     Every task is solved under all N! assignments of its classes to slots. Three controls tell how
@@ -109,7 +121,7 @@ class OneTaskSettings(StudySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionSettings(StudySettings):
+class SelectionSettings(PermutedSettings):
     """Choose one permutation per task by its accuracy or loss on the support set. Does it help?"""
 
     study: ClassVar[str] = "selection"
@@ -118,7 +130,7 @@ class SelectionSettings(StudySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnsembleSettings(StudySettings):
+class EnsembleSettings(PermutedSettings):
     """Average the predictions of all permutations of a task, or of its N rotations."""
 
     study: ClassVar[str] = "ensemble"

@@ -21,13 +21,14 @@ def run(settings: AverageSettings, on_progress: OnProgress | None = None) -> dic
     tests = {head: tests_of(settings, head=head) for head in _HEADS}
     run_tests(settings, [test for head in _HEADS for test in tests[head]], on_progress)
     first = tests["per-slot"]
+    accuracies = []
     for number, test in enumerate(first):
-        columns = [tests[head][number].per_task for head in _HEADS]
         test.seconds = sum(tests[head][number].seconds for head in _HEADS)
-        test.per_task = np.stack(columns, 1).tolist()
+        accuracies.append(np.stack([tests[head][number].per_task for head in _HEADS], 1))
     return choices_result(
         settings,
         first,
+        accuracies,
         title="Where the slots of a trained head start at meta-test",
         choices=list(_HEADS.values()),
         noun="starting all slots alike",

@@ -11,20 +11,25 @@ from numpy.typing import NDArray
 from unicorn_maml.evaluation.meta_test import MetaTest
 from unicorn_maml.intervals import mean_interval
 from unicorn_maml.settings import StudySettings
-from unicorn_maml.studies.frame import interval_cell, labels, signed, study_result, values_of
+from unicorn_maml.studies.frame import interval_cell, labels, signed, study_result
 from unicorn_maml.studies.verdicts import FEWEST_TASKS, clear_side
 
 __all__ = ["choices_result", "verdict"]
 
 
 def choices_result(
-    settings: StudySettings, tests: list[MetaTest], *, title: str, choices: list[str], noun: str
+    settings: StudySettings,
+    tests: list[MetaTest],
+    accuracies: list[NDArray[np.float64]],
+    *,
+    title: str,
+    choices: list[str],
+    noun: str,
 ) -> dict[str, Any]:
-    """Tests whose measured rows (tasks, choices) are accuracies, in percent."""
+    """Of tests with these accuracies (tasks, choices), in percent."""
     data: dict[str, Any] = {}
     sentences = []
-    for label, test in zip(labels(tests), tests, strict=True):
-        values = values_of(test)
+    for label, values in zip(labels(tests), accuracies, strict=True):
         gains = values - values[:, :1]
         data[label] = {
             choice: {

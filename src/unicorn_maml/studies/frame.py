@@ -92,7 +92,8 @@ def run_tests(
             "one to the next; leave --leak out."
         )
     for test in tests:
-        test.record["study"] = settings.study  # what is measured: another study does not resume it
+        # What is measured: another study does not resume it, unless it measures the same.
+        test.record.setdefault("measured", settings.study)
     file = settings.folder / STUDY_FILE
     run_all(tests, file, on_progress, resume=settings.resume)
     with suppress(OSError):  # a full disk does not cost the figures
@@ -224,6 +225,9 @@ def few_tasks(tests: list[MetaTest]) -> str:
     return f" Intervals of {tasks} tasks are rough; take at least {FEWEST_TASKS}."
 
 
+_PASSING = ("json", "measured", "resume")  # options without which the result is the same
+
+
 def command_of(settings: Any) -> str:
     """The command line that repeats the study: arguments, and what differs from the defaults."""
     words, options = ["unicorn-maml", "study", settings.study], []
@@ -231,7 +235,7 @@ def command_of(settings: Any) -> str:
         value = getattr(settings, field.name)
         if field.default is MISSING:
             words += [str(each) for each in (value if isinstance(value, list) else [value])]
-        elif value != field.default and field.name not in ("json", "resume"):
+        elif value != field.default and field.name not in _PASSING:
             option = option_name(field.name)
             options += [option] if value is True else [option, str(value)]
     return shlex.join([*words, *options])

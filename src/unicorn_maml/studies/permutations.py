@@ -9,19 +9,14 @@ the permutations of a task, which is the variance of what they would have on end
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unicorn_maml.data.batches import TaskLoader
 from unicorn_maml.evaluation.meta_test import MetaTest
 from unicorn_maml.intervals import mean_interval
-from unicorn_maml.methods.maml import MAML
 from unicorn_maml.methods.permutations import (
     MOST_EXACT,
     all_orders,
@@ -32,17 +27,15 @@ from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import OneTaskSettings, PermutationsSettings
 from unicorn_maml.studies.frame import (
     adapting,
-    batches,
     few_tasks,
     interval_cell,
     labels,
-    run_tests,
     study_result,
     tests_of,
-    values_of,
 )
+from unicorn_maml.studies.permuted import measure_permutations, run_permuted, scores_of
 
-__all__ = ["measure_permutations", "orders_for", "run", "summarize"]
+__all__ = ["orders_for", "run", "summarize"]
 
 _REPEATED_SHARE, _MOST_REPEATED = 0.1, 20  # of the tasks, solved again and again as they are
 _TIMED_PERMUTATIONS = 24
@@ -54,14 +47,12 @@ def run(settings: PermutationsSettings, on_progress: OnProgress | None = None) -
     """Solve tasks under all permutations; return what the best, the mean and the worst give."""
     tests = tests_of(settings)
     orders = orders_for(settings, tests[0])
-    for test in tests:
-        test.record["permutations"] = len(orders)
-        test.measure = partial(measure_permutations, adapting(test), test.loader, orders)
-    run_tests(settings, tests, on_progress)
+    run_permuted(settings, tests, orders, on_progress)
     data = {}
     for label, test in zip(labels(tests), tests, strict=True):
+        found = scores_of(test)
         data[label] = {
-            **summarize(values_of(test)),
+            **summarize(found["accuracy"], found["half"], found["other half"]),
             "repeats_best_minus_worst": _repeats(test, orders),
             **_speed(test, orders),
         }
@@ -99,21 +90,10 @@ def orders_for(settings: PermutationsSettings | OneTaskSettings, test: MetaTest)
     return all_orders(way, otherwise=f"say how many to draw, such as --sample {MOST_EXACT}")
 
 
-def measure_permutations(
-    method: MAML, loader: TaskLoader, orders: Tensor, numbers: Sequence[int]
-) -> Iterator[NDArray[np.float64]]:
-    """Accuracies (t, 3, P) in percent: on all query images, on one half and on the other."""
-    for tasks in batches(method, loader, numbers, copies=len(orders)):
-        logits = permuted_logits(method, tasks, orders).query
-        right = (logits.argmax(-1) == tasks.query_labels.unsqueeze(1)).double()  # (t, P, Q)
-        by_image = right.view(*right.shape[:2], -1, tasks.way)  # (t, P, query, way)
-        parts = (by_image, by_image[:, :, ::2], by_image[:, :, 1::2])
-        yield torch.stack([100 * part.mean((-1, -2)) for part in parts], 1).cpu().numpy()
-
-
-def summarize(accuracies: NDArray[np.float64]) -> dict[str, Any]:
-    """Accuracies (tasks, 3, P) -> what a table and a figure show."""
-    scores, half, other = accuracies[:, 0], accuracies[:, 1], accuracies[:, 2]
+def summarize(
+    scores: NDArray[np.float64], half: NDArray[np.float64], other: NDArray[np.float64]
+) -> dict[str, Any]:
+    """Accuracies (tasks, P), of all queries and of two halves -> what a table and a figure show."""
     by_position = [interval_cell(column) for column in -np.sort(-scores, 1).T]
     best, worst, mean = scores.max(1), scores.min(1), scores.mean(1)
     # Each half chooses once and scores once.
