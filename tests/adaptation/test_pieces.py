@@ -1,6 +1,7 @@
 """Batches of tasks, piece by piece."""
 
 import _thread
+import signal
 import threading
 import time
 
@@ -59,9 +60,10 @@ def test_cores_are_shared_out_and_the_piece_left_over_has_all_of_them():
 
 def test_a_worker_takes_pieces_of_its_own_one_by_one_under_its_own_number():
     torch.set_num_threads(4)  # two for each worker, which might share them out again
+    both = threading.Barrier(2)
 
     def outer(_: int) -> tuple[int, set[int]]:
-        time.sleep(0.01)  # so that one worker does not take all
+        both.wait(timeout=60)  # so that one worker does not take all
         inner = one_by_one(lambda _: (worker_number(), threading.current_thread().name), 4, CPU)
         assert {name for _, name in inner} == {threading.current_thread().name}
         return worker_number(), {number for number, _ in inner}
@@ -114,7 +116,7 @@ def test_no_two_workers_share_a_network():
     backbone, both = ConvNet4(size=16, width=4), threading.Barrier(2)
 
     def network(_: int) -> tuple[int, int]:
-        both.wait()
+        both.wait(timeout=60)
         return worker_number(), id(task_network(backbone, 1))
 
     (first, one), (second, other) = one_by_one(network, 2, CPU)
@@ -138,6 +140,15 @@ def test_an_error_in_a_piece_ends_the_batch_in_the_calling_thread():
     assert torch.get_num_threads() == 2
 
 
+@pytest.fixture
+def interruptible():
+    """Tests that run in the background inherit a SIGINT that is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_batch_and_leaves_no_thread_behind():
     done, before = [], threading.active_count()
 

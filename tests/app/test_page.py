@@ -18,6 +18,7 @@ from unicorn_maml import FewShotClassifier
 pytest.importorskip("gradio")
 httpx = pytest.importorskip("httpx")
 sync_api = pytest.importorskip("playwright.sync_api")
+sync_api.expect.set_options(timeout=30_000)
 CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no chromium")
 
@@ -57,7 +58,7 @@ def address(tmp_path_factory):
         yield re.search(r"http://127\.0\.0\.1:\d+", first_line)[0]
         assert list(temporary.iterdir())  # so that it means something that it is empty at the end
         server.send_signal(signal.SIGTERM)
-        assert server.wait(timeout=20) == 0
+        assert server.wait(timeout=60) == 0
     finally:
         server.kill()
         server.wait()
@@ -225,14 +226,15 @@ def test_what_cannot_be_used_is_answered_with_a_sentence(visit, tmp_path):
 def test_the_server_itself_refuses_large_files_and_files_of_its_machine(address, tmp_path):
     """Whoever speaks to it without the page gets no further."""
     large = bytes((20 << 20) + 1)
-    with httpx.Client(base_url=f"{address}/gradio_api", trust_env=False) as client:
+    with httpx.Client(base_url=f"{address}/gradio_api", trust_env=False, timeout=60) as client:
         assert client.post("/upload", files={"files": ("a.jpg", large)}).status_code == 413
         secret = tmp_path / "secret.jpg"
         photo("red", 0).save(secret)
         assert client.get(f"/file={secret}").status_code == 403
+        config = httpx.get(f"{address}/config", trust_env=False, timeout=60).json()
         takes_photos = next(
             each["id"]
-            for each in httpx.get(f"{address}/config", trust_env=False).json()["dependencies"]
+            for each in config["dependencies"]
             if len(each["inputs"]) == 1 and each["inputs"] == each["outputs"]
         )
         for number, path in enumerate([str(secret), "http://192.0.2.1/a.jpg"] * 2):

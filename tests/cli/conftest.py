@@ -13,6 +13,7 @@ def cli(monkeypatch, capsys):
     """Run a command line; return its exit code, what it printed, and its error sentence."""
     monkeypatch.setenv("COLUMNS", "300")
     handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
 
     def run(*arguments: object) -> tuple[int, str, str]:
         words = [word for each in arguments for word in str(each).split(" ")]

@@ -426,6 +426,7 @@ def test_stopping_a_run_says_how_to_go_on(store, tmp_path, stop):
         [sys.executable, *words],
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "COLUMNS": "300"},  # or a long path would be broken into two words
         # a test run in the background may ignore Ctrl-C, and children inherit that
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )

@@ -76,7 +76,7 @@ def test_permutations_are_spread_over_the_cores(monkeypatch):
 
     def watched(*arguments):
         workers.append(worker_number())
-        both_at_work.wait(timeout=20)  # which one core alone never passes
+        both_at_work.wait(timeout=60)  # which one core alone never passes
         return adapt(*arguments)
 
     monkeypatch.setattr(MAML, "adapt", watched)

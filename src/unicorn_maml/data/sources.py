@@ -62,7 +62,7 @@ def _open_glyphs(size: int, channels: int) -> ImageStore:
             source="glyphs: characters drawn by unicorn_maml.data.glyphs",
             preprocessing=f"drawn at {size}x{size}, {channels} channels",
         )
-    except (OSError, UsageError):
+    except (OSError, FileError, UsageError):
         if folder.is_dir():  # another process drew the same store in the meantime
             return ImageStore.open(folder)
         raise

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -148,11 +148,11 @@ def export_checkpoint(path: Path, out: Path) -> None:
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Load a checkpoint folder, the best checkpoint of a run folder, or one by its name."""
-    try:
-        return _load(Path(path))
-    except (UnicornError, OSError):
-        time.sleep(0.3)  # perhaps a run was just putting a new one in its place
-        return _load(Path(path))
+    for pause in (0.03, 0.1, 0.3):  # perhaps a run is just putting a new one in its place
+        with suppress(UnicornError, OSError):
+            return _load(Path(path))
+        time.sleep(pause)
+    return _load(Path(path))
 
 
 def load_begun(run: Path, store_checksum: str) -> Checkpoint | None:
