@@ -22,6 +22,7 @@ from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
 from unicorn_maml.settings import EvaluateSettings, TrainSettings, to_json
+from unicorn_maml.training import checkpoint
 from unicorn_maml.training.checkpoint import (
     export_checkpoint,
     load_checkpoint,
@@ -307,6 +308,22 @@ def test_a_checkpoint_can_be_read_while_it_is_being_replaced(settings):
     assert not failures
     assert readings == sorted(readings)
     assert len(readings) > 10
+
+
+def test_a_checkpoint_may_be_met_three_times_in_the_moment_of_its_replacement(
+    settings, monkeypatch
+):
+    meta_train(settings)
+    load, tries = checkpoint._load, []
+
+    def in_between(path):
+        tries.append(path)
+        if len(tries) < 4:
+            raise FileError("has changed")
+        return load(path)
+
+    monkeypatch.setattr(checkpoint, "_load", in_between)
+    assert load_checkpoint(settings.out / "last").metrics["epoch"] == settings.epochs
 
 
 def test_a_finished_run_resumes_to_its_result(settings):
