@@ -35,6 +35,7 @@ RULES = ("initial-accuracy", "initial-loss", "updated-accuracy", "updated-loss")
 _MEASURED = ("accuracy", "half", "other half", *RULES, "averaged")
 
 _FILE = "measured.json"
+_CALLED = {"weights_sha256": "network", "store_checksum": "store"}
 
 
 def run_permuted(
@@ -67,9 +68,10 @@ def _take_over(folder: Path, tests: list[MetaTest]) -> None:
     for test in tests:
         differences = [other_setting(test.record, earlier["record"]) for earlier in kept]
         if None not in differences:
+            what = _CALLED.get(str(differences[0]), differences[0])
             raise UsageError(
-                f"{folder} has measured something else than is asked for here (another "
-                f"{differences[0]}); leave --measured out."
+                f"What {folder} has measured is of another {what} than is asked for here; leave "
+                "--measured out."
             )
         test.per_task = kept[differences.index(None)]["per_task"][: test.tasks]
 
