@@ -29,16 +29,22 @@ def test_every_recipe_of_pretraining_is_a_valid_configuration(file):
     PretrainSettings(**yaml.safe_load(file.read_text()))
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "configs" / "paper").glob("*.yaml")))
-def test_every_recipe_of_the_paper_is_a_valid_configuration_and_says_what_its_name_says(file):
+RECIPES = sorted(
+    file for folder in ("paper", "more") for file in (ROOT / "configs" / folder).glob("*.yaml")
+)
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_every_recipe_is_a_valid_configuration_and_says_what_its_name_says(file):
     values = yaml.safe_load(file.read_text())
     settings = TrainSettings(**{**values, "init": Path(values["init"])})
-    data, backbone, method, shot = file.stem.split("-")
+    _data, backbone, method, shot = file.stem.split("-")
     assert (settings.backbone, f"{settings.shot}shot") == (backbone, shot)
     assert settings.method == method.removesuffix("5steps")
-    assert settings.epochs * settings.tasks_per_epoch == 10_000
-    assert f"configs/paper/{file.name}" in file.read_text()
-    if data == "miniimagenet":
+    if file.parent.name == "paper":
+        assert settings.epochs * settings.tasks_per_epoch == 10_000
+    assert f"configs/{file.parent.name}/{file.name}" in file.read_text()
+    if settings.init.parent == Path():
         load_checkpoint(settings.init)
     else:
         assert f"--out {settings.init}" in file.read_text(), "the command that makes its backbone"
@@ -53,6 +59,9 @@ def test_every_recipe_of_the_paper_is_a_valid_configuration_and_says_what_its_na
         ("miniimagenet-convnet4-1shot", 113_088),
         ("miniimagenet-convnet4-5shot", 113_088),
         ("miniimagenet-convnet4-maml5steps-1shot", 113_088),
+        ("cub-convnet4-pretrained", 113_088),
+        ("cub-convnet4-1shot", 113_088),
+        ("cub-convnet4-maml-1shot", 113_088),
     ],
 )
 def test_shipped_weights_are_known_by_name_and_sound(name, parameters):

@@ -18,6 +18,7 @@ from unicorn_maml.data.archives import Sources
 from unicorn_maml.data.class_lists import published_splits
 from unicorn_maml.data.duplicates import count_pairs, find_duplicates
 from unicorn_maml.data.prepare import list_data_set
+from unicorn_maml.data.store import ImageStore
 from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.settings import DataPrepareSettings, EvaluateSettings
 from unicorn_maml.training.checkpoint import shipped_checkpoints
@@ -95,11 +96,8 @@ def test_miniimagenet_keeps_its_pixels_and_has_eight_pairs_of_duplicates(tmp_pat
                 assert np.array_equal(store.images[entry.start + number], pixels)
 
 
-def test_the_shipped_convnet4_has_its_recorded_accuracy_on_novel_tasks(tmp_path):
-    name = "miniimagenet-convnet4-1shot"
-    novel = {each for each, split in published_splits("miniimagenet").items() if split == "novel"}
-    some = some_of_miniimagenet(novel | {"n02091831", "n03535780"}, tmp_path / "some.zip")
-    store = prepare(tmp_path / "store", some, dataset="miniimagenet", size=84).store
+def check_recorded_accuracy(name: str, store: ImageStore) -> None:
+    """A shipped 1-shot model solves novel tasks as well as its card says, and by adapting."""
     asked = EvaluateSettings(checkpoint=Path(name), store=str(store.folder), tasks=60, device="cpu")
     result = evaluate(asked)
     [recorded] = json.loads((shipped_checkpoints()[name] / "card.json").read_text())["accuracy"]
@@ -109,11 +107,20 @@ def test_the_shipped_convnet4_has_its_recorded_accuracy_on_novel_tasks(tmp_path)
     assert before["accuracy"] < 30 < recorded["percent"]
 
 
-def test_cub_is_prepared_from_its_archives(tmp_path):
-    prepared = prepare(tmp_path / "store", folder_of("cub"), dataset="cub", size=84)
-    prepared.store.verify()
-    assert prepared.store.images.shape == (11_788, 84, 84, 3)
-    assert count_pairs(find_duplicates(prepared.store)) == {("validation", "validation"): 1}
+def test_the_shipped_convnet4_has_its_recorded_accuracy_on_novel_tasks(tmp_path):
+    novel = {each for each, split in published_splits("miniimagenet").items() if split == "novel"}
+    some = some_of_miniimagenet(novel | {"n02091831", "n03535780"}, tmp_path / "some.zip")
+    prepared = prepare(tmp_path / "store", some, dataset="miniimagenet", size=84)
+    check_recorded_accuracy("miniimagenet-convnet4-1shot", prepared.store)
+
+
+def test_cub_is_prepared_from_its_archives_and_the_shipped_convnet4s_know_its_birds(tmp_path):
+    store = prepare(tmp_path / "store", folder_of("cub"), dataset="cub", size=84).store
+    store.verify()
+    assert store.images.shape == (11_788, 84, 84, 3)
+    assert count_pairs(find_duplicates(store)) == {("validation", "validation"): 1}
+    for name in ("cub-convnet4-1shot", "cub-convnet4-maml-1shot"):
+        check_recorded_accuracy(name, store)
 
 
 def test_omniglot_is_prepared_from_its_npz_unchanged(tmp_path):

@@ -44,7 +44,7 @@ def run(settings: ShotsSettings, on_progress: OnProgress | None = None) -> dict[
         for n, label in enumerate(names)
     ]
     rows = [
-        (f"{shot} shots (%)", [data[label]["accuracy"][i] for label in names])
+        (f"{shot}-shot (%)", [data[label]["accuracy"][i] for label in names])
         for i, shot in enumerate(shots)
     ]
     for number in range(1, len(names)):
