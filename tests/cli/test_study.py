@@ -99,7 +99,7 @@ def test_a_full_disk_costs_no_printed_numbers_of_a_study(cli, trained, tmp_path,
     code, printed, err = cli("study shots", trained["maml"], "--shots 1 --query 3 --out", out)
     assert code == 1
     assert "No space is left on the disk" in error_sentence(err)
-    assert "1 shots (%)" in printed
+    assert "1-shot (%)" in printed
 
 
 def test_a_page_does_not_take_the_place_of_a_study(cli, tmp_path):

@@ -136,7 +136,7 @@ def test_shots_compare_networks_on_the_same_tasks_at_the_most_shots(trained, tmp
     ]
     assert result["conclusion"] == " ".join(said) + ROUGH
     for shot, scores in ((1, one), (2, two)):
-        cells = rows(result)[f"{shot} shots (%)"]
+        cells = rows(result)[f"{shot}-shot (%)"]
         assert list(map(printed, cells)) == list(map(interval, scores))
 
 
