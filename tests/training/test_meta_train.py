@@ -16,6 +16,7 @@ import torch
 
 from conftest import make_store
 from unicorn_maml.data.batches import TaskLoader
+from unicorn_maml.data.sources import open_store
 from unicorn_maml.data.tasks import TaskSampler
 from unicorn_maml.errors import DivergedError, FileError, UsageError
 from unicorn_maml.evaluation.results import evaluate
@@ -210,8 +211,11 @@ def test_a_killed_run_recovers_and_ends_with_the_same_weights(settings, tmp_path
     killed = replace(settings, out=tmp_path / "killed")
     command = [sys.executable, "-m", "unicorn_maml", "train"]
     for name, value in to_json(killed).items():
-        if value is not None and value is not False:
-            command += [f"--{name.replace('_', '-')}", str(value)]
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            command.append(option)
+        elif value is not None and value is not False:
+            command += [option, str(value)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not (killed.out / "last").is_dir():
@@ -361,12 +365,38 @@ def test_init_takes_the_backbone_and_its_averages_but_never_the_head(settings, t
         settings, out=tmp_path / "second", init=settings.out, method="maml", outer_lr=1e-30
     )
     tiny = replace(tiny, outer_optimizer="sgd", weight_decay=0.0, epochs=1, normalization="frozen")
-    meta_train(tiny)
+    meta_train(replace(tiny, match_statistics=False))
     second = weights(tiny.out)
     for name, value in second.items():
         if name.startswith("backbone"):
             torch.testing.assert_close(value, first[name])
     assert second["head.weight"].shape == (3, 8)
+
+
+def test_init_makes_running_averages_those_of_base_images_at_the_same_function(settings, tmp_path):
+    meta_train(settings)
+    still = replace(
+        settings, init=settings.out, outer_lr=1e-30, epochs=1, normalization="frozen", way=2, shot=2
+    )
+    still = replace(still, outer_optimizer="sgd", weight_decay=0.0)
+    kept = replace(still, out=tmp_path / "kept", match_statistics=False)
+    moved = replace(still, out=tmp_path / "moved")
+    for each in (kept, moved):
+        meta_train(each)
+    first, second = (load_checkpoint(each.out).method().backbone.eval() for each in (kept, moved))
+    images = torch.randn(5, 1, 16, 16)
+    torch.testing.assert_close(second(images), first(images), atol=1e-4, rtol=1e-4)
+    store = open_store(settings.store)
+    base = TaskSampler(store, "base", way=2, shot=2, query=settings.query, seed=settings.seed)
+    rows = base.rows(range(640)).support.flatten()
+    pixels = torch.from_numpy(store.images[rows]).permute(0, 3, 1, 2).float() / 255
+    mean, std = store.pixel_mean[0], store.pixel_std[0]
+    convolution, norm = second.blocks[0][0], second.blocks[0][1]
+    inputs = convolution((pixels - mean) / std)
+    torch.testing.assert_close(norm.running_mean, inputs.mean((0, 2, 3)), atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(
+        norm.running_var, inputs.var((0, 2, 3), correction=0), atol=1e-4, rtol=1e-3
+    )
 
 
 def test_init_brings_its_own_normalisation_of_images(settings, tmp_path):

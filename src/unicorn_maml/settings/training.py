@@ -68,6 +68,11 @@ class TrainSettings:
     )
     resume: Annotated[bool, "continue the run in --out from its last finished epoch"] = False
     init: Annotated[Path | None, "checkpoint whose backbone meta-training starts from"] = None
+    match_statistics: Annotated[
+        bool,
+        "with --init: first make the backbone's running averages those of this store's base "
+        "images, at the same function",
+    ] = True
     method: Annotated[
         MethodName, "`maml` learns a head per slot, `unicorn` one vector for all slots"
     ] = "unicorn"

@@ -6,7 +6,7 @@ drop layers that act, only where one task makes an update: the cores of a CPU dr
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,12 @@ from unicorn_maml.training.start import (
     epoch_seed,
     first_weights,
 )
+from unicorn_maml.training.statistics import match_statistics
 
 __all__ = ["TrainResult", "meta_train"]
 
+_MATCHED_IMAGES = 2560  # moments of so many differ little from those of all
+_IMAGES_AT_ONCE = 128
 _SECONDS_BETWEEN = 60.0  # of epochs that are lost at most, if more than one, by an interrupt
 
 
@@ -85,6 +88,8 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
     vary = (lambda images: augment(images, _VARIATION)) if settings.augment else None
     base = _loader(settings, store, "base", pixels, device, vary)
     validation = _loader(settings, store, "validation", pixels, device)
+    if settings.init and settings.match_statistics and not begun:
+        match_statistics(method.backbone, _base_images(base), settings.precision)
     run = RunFolder(settings, spec, pixels, store.identity)
     trainer = _Trainer(settings, method, run, base, validation)
     with run.under_way():
@@ -92,6 +97,15 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
             trainer.restore(begun)
         run.go_on(begun)
         return trainer.train(on_progress)
+
+
+def _base_images(base: TaskLoader) -> Iterator[Tensor]:
+    """Images of the first tasks' support sets, a batch at a time."""
+    sampler = base.sampler
+    tasks = -(-_MATCHED_IMAGES // (sampler.way * sampler.shot))
+    rows = sampler.rows(range(tasks)).support.reshape(1, -1)
+    for start in range(0, rows.shape[1], _IMAGES_AT_ONCE):
+        yield base.images(rows[:, start : start + _IMAGES_AT_ONCE])[0]
 
 
 _VARIATION = PretrainSettings(crop="padded", flip=True, jitter=0.4)
