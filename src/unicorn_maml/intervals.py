@@ -16,7 +16,7 @@ class Interval:
     ci95: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.ci95:.2f}"
+        return f"{self.mean:z.2f} ± {self.ci95:.2f}"
 
 
 def mean_interval(values: ArrayLike) -> Interval:

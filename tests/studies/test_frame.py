@@ -9,6 +9,7 @@ from conftest import make_store
 from studying import TASKS, accuracy, ask, check
 from unicorn_maml.errors import UsageError
 from unicorn_maml.evaluation.unfinished import unfinished_file
+from unicorn_maml.intervals import Interval
 from unicorn_maml.settings import (
     AverageSettings,
     OneTaskSettings,
@@ -166,3 +167,9 @@ def test_what_was_measured_outlives_a_failure_of_what_follows(
         for each in (whole, resumed)
     ]
     assert of_both[0] == of_both[1]
+
+
+@pytest.mark.parametrize(("mean", "shown"), [(-0.001, "+0.00"), (0.001, "+0.00"), (-0.01, "-0.01")])
+def test_a_difference_that_rounds_to_zero_has_no_minus(mean, shown):
+    assert frame.signed(Interval(mean, 0.5)) == f"{shown} ± 0.50"
+    assert str(Interval(mean, 0.5)) == f"{shown.removeprefix('+')} ± 0.50"

@@ -169,7 +169,7 @@ def show_pair(result: dict[str, Any]) -> None:
     table = Table("", "first", "second", title=f"{first['tasks']} identical tasks")
     scores = [f"{each['accuracy']:.2f} ± {each['ci95']:.2f} %" for each in (first, second)]
     table.add_row("accuracy", *scores)
-    difference = f"{result['difference']:+.2f} ± {result['difference_ci95']:.2f} points"
+    difference = f"{result['difference']:+z.2f} ± {result['difference_ci95']:.2f} points"
     table.add_row("first minus second (paired)", difference, "")
     for name in first:
         if name not in _NOT_SHOWN | {"tasks"}:

@@ -244,7 +244,7 @@ def _meta_training(results: dict[str, dict[str, Any] | None]) -> str:
 def _beside(result: dict[str, Any] | None, published: float) -> str:
     if result is None:
         return "not run yet"
-    return "" if "diverged" in result else f"{result['accuracy'] - published:+.2f}"
+    return "" if "diverged" in result else f"{result['accuracy'] - published:+z.2f}"
 
 
 def _cell(result: dict[str, Any] | None) -> str:
@@ -259,7 +259,7 @@ def _cell(result: dict[str, Any] | None) -> str:
 
 
 def _figure(value: float, ci95: float | None) -> str:
-    return f"{value:.2f}" if ci95 is None else f"{value:.2f} ± {ci95:.2f}"
+    return f"{value:.2f}" if ci95 is None else f"{value:z.2f} ± {ci95:.2f}"
 
 
 def update_document(document: Path, table: str) -> None:

@@ -243,4 +243,4 @@ def command_of(settings: Any) -> str:
 
 def signed(interval: Interval) -> str:
     """A difference in points."""
-    return f"{interval.mean:+.2f} ± {interval.ci95:.2f}"
+    return f"{interval.mean:+z.2f} ± {interval.ci95:.2f}"

@@ -188,8 +188,8 @@ def _conclusion(data: dict[str, Any], tasks: int, orders: int) -> str:
 
 
 def _range(cell: dict[str, float]) -> str:
-    return f"{cell['mean']:.2f} ({cell['low']:.2f} to {cell['high']:.2f})"
+    return f"{cell['mean']:z.2f} ({cell['low']:.2f} to {cell['high']:.2f})"
 
 
 def _points(cell: dict[str, float]) -> str:
-    return f"{cell['mean']:.2f} ± {cell['ci95']:.2f} points"
+    return f"{cell['mean']:z.2f} ± {cell['ci95']:.2f} points"

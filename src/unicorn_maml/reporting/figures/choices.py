@@ -70,4 +70,4 @@ def _note(cell: dict[str, Any], *, first: bool) -> str:
         return "as trained"
     if "gain" not in cell or (first and "trained" not in cell):
         return ""
-    return f"{cell['gain']['mean']:+.2f} ± {cell['gain']['ci95']:.2f}"
+    return f"{cell['gain']['mean']:+z.2f} ± {cell['gain']['ci95']:.2f}"
