@@ -210,6 +210,7 @@ def test_meta_training_starts_from_a_pretrained_backbone_and_refuses_another(set
         store=settings.store,
         out=tmp_path / "meta",
         init=settings.out,
+        match_statistics=False,
         width=8,
         way=3,
         query=3,

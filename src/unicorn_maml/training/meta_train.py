@@ -53,7 +53,7 @@ from unicorn_maml.training.statistics import match_statistics
 
 __all__ = ["TrainResult", "meta_train"]
 
-_MATCHED_IMAGES = 2560  # moments of so many differ little from those of all
+_MATCHED_IMAGES = 1280  # moments of so many differ little from those of all
 _IMAGES_AT_ONCE = 128
 _SECONDS_BETWEEN = 60.0  # of epochs that are lost at most, if more than one, by an interrupt
 
