@@ -388,7 +388,7 @@ def test_init_makes_running_averages_those_of_base_images_at_the_same_function(s
     torch.testing.assert_close(second(images), first(images), atol=1e-4, rtol=1e-4)
     store = open_store(settings.store)
     base = TaskSampler(store, "base", way=2, shot=2, query=settings.query, seed=settings.seed)
-    rows = base.rows(range(640)).support.flatten()
+    rows = base.rows(range(320)).support.flatten()
     pixels = torch.from_numpy(store.images[rows]).permute(0, 3, 1, 2).float() / 255
     mean, std = store.pixel_mean[0], store.pixel_std[0]
     convolution, norm = second.blocks[0][0], second.blocks[0][1]
