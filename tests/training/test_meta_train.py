@@ -383,6 +383,9 @@ def test_init_makes_running_averages_those_of_base_images_at_the_same_function(s
     moved = replace(still, out=tmp_path / "moved")
     for each in (kept, moved):
         meta_train(each)
+    varied = replace(moved, out=tmp_path / "varied", augment=True)  # is matched by plain images
+    meta_train(varied)
+    assert_same(weights(varied.out), weights(moved.out))
     first, second = (load_checkpoint(each.out).method().backbone.eval() for each in (kept, moved))
     images = torch.randn(5, 1, 16, 16)
     torch.testing.assert_close(second(images), first(images), atol=1e-4, rtol=1e-4)

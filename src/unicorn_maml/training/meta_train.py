@@ -85,11 +85,12 @@ def meta_train(settings: TrainSettings, on_progress: OnProgress | None = None) -
     assert isinstance(method, MAML)
     pixels = first_weights(settings, method.backbone, spec.features, store, begun)
     method.to(device)
+    if settings.init and settings.match_statistics and not begun:
+        images = _base_images(_loader(settings, store, "base", pixels, device))
+        match_statistics(method.backbone, images, settings.precision)
     vary = (lambda images: augment(images, _VARIATION)) if settings.augment else None
     base = _loader(settings, store, "base", pixels, device, vary)
     validation = _loader(settings, store, "validation", pixels, device)
-    if settings.init and settings.match_statistics and not begun:
-        match_statistics(method.backbone, _base_images(base), settings.precision)
     run = RunFolder(settings, spec, pixels, store.identity)
     trainer = _Trainer(settings, method, run, base, validation)
     with run.under_way():
