@@ -17,6 +17,7 @@ from unicorn_maml.training.augmentation import augment, four_rotations
 from unicorn_maml.training.checkpoint import export_checkpoint, load_checkpoint
 from unicorn_maml.training.classifier import (
     Classifier,
+    direction_loss,
     mixed_with_neighbours,
     rotation_loss,
     target_shares,
@@ -141,6 +142,58 @@ def test_a_teacher_may_be_of_another_backbone_but_not_of_another_image_size(sett
         pretrain(replace(student, store=str(larger.folder), out=tmp_path / "other"))
 
 
+@pytest.mark.parametrize("changed", [{}, {"mixup": 0.0, "rotation": 0.0}])
+def test_a_student_learns_to_tell_the_features_of_its_teacher(settings, tmp_path, changed):
+    pretrain(settings)
+    student = replace(
+        settings, width=12, teacher=settings.out, teacher_weight=0.0, out=tmp_path / "student"
+    )
+    student = replace(student, teacher_features=5.0, epochs=6, **changed)
+    losses = []
+    measure = pretraining.direction_loss
+
+    def watched(told, truth):
+        assert len(told) == len(truth) == settings.batch_size, "upright images only"
+        loss = measure(told, truth)
+        losses.append(float(loss.detach()))
+        return loss
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pretraining, "direction_loss", watched)
+        pretrain(student)
+    assert sum(losses[-10:]) / 10 < losses[0] / 2
+    assert all(name.startswith("backbone.") for name in weights(student.out))
+
+
+def test_teacher_features_are_mixed_as_their_images_are(settings, tmp_path, monkeypatch):
+    pretrain(settings)
+    seen = []
+    mix = pretraining.mixed_with_neighbours
+
+    def watched(values, share, views):
+        seen.append((tuple(values.shape[1:]), share, views))
+        return mix(values, share, views)
+
+    monkeypatch.setattr(pretraining, "mixed_with_neighbours", watched)
+    student = replace(settings, teacher=settings.out, teacher_features=1.0, epochs=1)
+    pretrain(replace(student, out=tmp_path / "student"))
+    images, targets, directions = seen[:3]
+    assert images[1] == targets[1] == directions[1]
+    assert (images[2], directions[2]) == (4, 1)
+    assert directions[0] == (8,)
+
+
+def test_teacher_features_need_a_teacher():
+    with pytest.raises(UsageError, match="--teacher-features needs a --teacher"):
+        PretrainSettings(teacher_features=1.0)
+
+
+def test_directions_are_judged_by_their_cosine():
+    told, truth = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
+    cosines = [float(a @ b / (a.norm() * b.norm())) for a, b in zip(told, truth, strict=True)]
+    assert float(direction_loss(told, truth)) == pytest.approx(1 - sum(cosines) / 4, abs=1e-6)
+
+
 def test_soft_labels_are_the_softmax_of_cosines_to_the_class_centroids(settings, store):
     pretrain(settings)
     checkpoint = load_checkpoint(settings.out)
@@ -152,12 +205,16 @@ def test_soft_labels_are_the_softmax_of_cosines_to_the_class_centroids(settings,
     backbone = checkpoint.method().backbone.double().eval()
     mean, std = (torch.tensor(each).double().view(-1, 1, 1) for each in pixel_moments(checkpoint))
     features = backbone((images.double() - mean) / std).detach()
-    for row, shares in zip(features, teacher.soft_labels(images), strict=True):
+    lesson = teacher.teach(images)
+    for row, shares in zip(features, lesson.soft_labels, strict=True):
         cosines = torch.stack(
             [torch.cosine_similarity(row, features[labels == c].mean(0), dim=0) for c in range(3)]
         )
         expected = (cosines / 0.05).exp() / (cosines / 0.05).exp().sum()
         torch.testing.assert_close(shares.double(), expected, rtol=1e-3, atol=1e-4)
+    for row, direction in zip(features, lesson.directions, strict=True):
+        seen = row - sum(features) / len(features)
+        torch.testing.assert_close(direction.double(), seen / seen.norm(), rtol=1e-3, atol=1e-4)
 
 
 def pixel_moments(checkpoint):
@@ -326,11 +383,15 @@ def test_a_padded_crop_moves_an_image_by_whole_pixels():
 def test_rotations_are_told_from_the_logits_of_the_classes():
     torch.manual_seed(0)
     model = Classifier(torch.nn.Flatten(), 16, classes=3)
-    logits, turns = model(torch.rand(8, 1, 4, 4))
+    logits, turns, nothing = model(torch.rand(8, 1, 4, 4))
+    assert nothing is None
     torch.testing.assert_close(turns, model.turns(logits))
+    taught = Classifier(torch.nn.Flatten(), 16, classes=3, teacher_width=5)
     with torch.autocast("cpu", torch.bfloat16):
-        coarse = model(torch.rand(8, 1, 4, 4).bfloat16())
-    assert [each.dtype for each in coarse] == [torch.float32] * 2
+        coarse = taught(torch.rand(8, 1, 4, 4).bfloat16())
+    assert [(each.dtype, each.shape[1]) for each in coarse] == [
+        (torch.float32, width) for width in (3, 4, 5)
+    ]
     chances = turns.sigmoid()
     told = [
         -(chances[row, turn].log() if turn == row // 2 else (1 - chances[row, turn]).log())

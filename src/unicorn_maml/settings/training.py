@@ -173,6 +173,9 @@ class PretrainSettings:
         Path | None, "checkpoint, of any backbone, whose nearest centroids give soft labels"
     ] = None
     teacher_weight: Annotated[float, "weight of the soft labels; the true ones get the rest"] = 0.5
+    teacher_features: Annotated[
+        float, "weight of the loss for telling the teacher's features, too, by cosine (0: off)"
+    ] = 0.0
     backbone: Annotated[Backbone, "network that turns images into features"] = "convnet4"
     width: Annotated[int, "channels of ConvNet-4 (ResNet-12 has its own)"] = 64
     pooling: Annotated[Pooling, "how the last feature map becomes a vector"] = "average"
@@ -219,13 +222,18 @@ class PretrainSettings:
         check_types(self)
         counts = ["width", "epochs", "batch_size", "select_tasks", "select_every"]
         check_numbers(self, at_least=dict.fromkeys(counts, 1))
-        check_numbers(self, at_least={"seed": 0, "weight_decay": 0, "mixup": 0, "rotation": 0})
+        weights = ["weight_decay", "mixup", "rotation", "teacher_features"]
+        check_numbers(self, at_least=dict.fromkeys(["seed", *weights], 0))
         require(
             self.select_way == 0 or self.select_way >= 2, "--select-way must be 0 or at least 2."
         )
         check_shares(self, "momentum", "label_smoothing", "average")
         check_shares(self, "teacher_weight", "jitter", one=True)
         check_shares(self, "smallest_crop", zero=False, one=True)
+        require(
+            self.teacher is not None or self.teacher_features == 0,
+            "--teacher-features needs a --teacher.",
+        )
         check_positive(self, "lr", "decay", "minutes")
         _ = self.decay_shares
 

@@ -4,7 +4,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Classifier", "mixed_with_neighbours", "rotation_loss", "target_shares"]
+__all__ = [
+    "Classifier",
+    "direction_loss",
+    "mixed_with_neighbours",
+    "rotation_loss",
+    "target_shares",
+]
 
 
 class Classifier(nn.Module):
@@ -12,21 +18,30 @@ class Classifier(nn.Module):
 
     The rotation is read off the logits of the classes, so that they have to say more about an image
     than its class (Rajasegaran et al., "Self-supervised Knowledge Distillation for Few-shot
-    Learning", 2020).
+    Learning", 2020). A third layer tells the features of a teacher, if `teacher_width` says how
+    many there are.
     """
 
-    def __init__(self, backbone: nn.Module, feature_width: int, classes: int):
+    def __init__(
+        self, backbone: nn.Module, feature_width: int, classes: int, teacher_width: int = 0
+    ):
         super().__init__()
         self.backbone = backbone
         self.classes = nn.Linear(feature_width, classes)
         self.turns = nn.Linear(classes, 4)
+        self.directions = nn.Linear(feature_width, teacher_width) if teacher_width else None
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Images -> logits of the classes and of the rotations, never below float32."""
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Images -> logits of the classes and of the rotations, and the teacher's features.
+
+        None of them is below float32.
+        """
         features = self.backbone(images)
         with torch.autocast(images.device.type, enabled=False):
-            logits = self.classes(features.to(self.classes.weight.dtype))
-            return logits, self.turns(logits)
+            features = features.to(self.classes.weight.dtype)
+            logits = self.classes(features)
+            directions = self.directions(features) if self.directions else None
+            return logits, self.turns(logits), directions
 
 
 def target_shares(
@@ -55,6 +70,11 @@ def rotation_loss(turns: Tensor) -> Tensor:
     """
     truth = torch.eye(4, device=turns.device).repeat_interleave(len(turns) // 4, dim=0)
     return F.binary_cross_entropy_with_logits(turns, truth)
+
+
+def direction_loss(directions: Tensor, truth: Tensor) -> Tensor:
+    """One minus the mean cosine between what was told (B, D) and the teacher's features (B, D)."""
+    return 1 - F.cosine_similarity(directions, truth, dim=1).mean()
 
 
 def mixed_with_neighbours(values: Tensor, share: float, views: int) -> Tensor:

@@ -40,6 +40,7 @@ from unicorn_maml.training.checkpoint import (
 )
 from unicorn_maml.training.classifier import (
     Classifier,
+    direction_loss,
     mixed_with_neighbours,
     rotation_loss,
     target_shares,
@@ -104,9 +105,14 @@ class _Trainer:
         self.sampler = TaskSampler(
             store, "validation", way=way, shot=1, query=query, seed=settings.seed
         )
+        self.teacher: Teacher | None = None
+        if settings.teacher is not None:
+            teacher = load_checkpoint(settings.teacher)
+            self.teacher = Teacher(teacher, store, settings.precision, device)
+        width = self.teacher.feature_width if self.teacher and settings.teacher_features > 0 else 0
         with drawing_from(settings.seed, torch.device("cpu")):
             backbone = build_backbone(self.spec.features)
-            self.model = Classifier(backbone, backbone.feature_width, self.base.classes)
+            self.model = Classifier(backbone, backbone.feature_width, self.base.classes, width)
         pixels = first_weights(settings, backbone, self.spec.features, store, begun)
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # What is judged and kept: the backbone itself, or the running average of its weights.
@@ -115,10 +121,7 @@ class _Trainer:
         self.forward = (
             torch.compile(self.model, mode="reduce-overhead") if can_compile(device) else self.model
         )
-        self.teacher: Teacher | None = None
-        if settings.teacher is not None:
-            teacher = load_checkpoint(settings.teacher)
-            self.teacher = Teacher(teacher, store, settings.precision, device)
+        if self.teacher:
             self.teacher.see(self.base.load, self.base.labels)
         self.optimizer = sgd_or_adam(
             settings.optimizer,
@@ -241,14 +244,16 @@ class _Trainer:
         settings = self.settings
         labels = self.base.labels[rows.to(self.device)]
         images = augment(self.base.load(rows), settings)
-        soft = self.teacher.soft_labels(images) if self.teacher else None
+        lesson = self.teacher.teach(images) if self.teacher else None
         targets = target_shares(
             labels,
             self.base.classes,
             smoothing=settings.label_smoothing,
-            soft_labels=soft,
+            soft_labels=lesson.soft_labels if lesson else None,
             soft_weight=settings.teacher_weight,
         )
+        # Of upright images alone: a rotation is to be seen in the features.
+        truth = lesson.directions if lesson and settings.teacher_features > 0 else None
         images = self.normalise(images)
         if settings.rotation > 0:
             images = four_rotations(images)
@@ -258,11 +263,16 @@ class _Trainer:
             share = max(share, 1 - share)  # the same mixtures; the labels' class is the larger part
             images = mixed_with_neighbours(images, share, self._views)
             targets = mixed_with_neighbours(targets, share, self._views)
+            if truth is not None:
+                truth = mixed_with_neighbours(truth, share, 1)
         images = images.contiguous(memory_format=torch.channels_last)
         bfloat16 = settings.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
-            logits, turns = self.forward(images)
+            logits, turns, directions = self.forward(images)
         loss = F.cross_entropy(logits, targets)
+        if truth is not None:
+            told = directions[: len(truth)]
+            loss = loss + settings.teacher_features * direction_loss(told, truth)
         if settings.rotation > 0:
             loss = loss + settings.rotation * rotation_loss(turns)
         self.optimizer.zero_grad()
