@@ -69,9 +69,12 @@ def test_pretraining_learns_the_base_classes_and_is_judged_on_validation_tasks(s
     assert all(name.startswith("backbone.") for name in names), "the classifier is not kept"
 
 
-@pytest.mark.parametrize("average", [0.0, 0.8])
-def test_a_resumed_pretraining_ends_with_the_same_weights(settings, tmp_path, monkeypatch, average):
-    settings = replace(settings, average=average)
+@pytest.mark.parametrize("changed", [{}, {"average": 0.8}, {"teacher_features": 2.0}])
+def test_a_resumed_pretraining_ends_with_the_same_weights(settings, tmp_path, monkeypatch, changed):
+    if "teacher_features" in changed:
+        changed = {**changed, "teacher": tmp_path / "teacher"}
+        pretrain(replace(settings, out=changed["teacher"], epochs=1))
+    settings = replace(settings, **changed)
     pretrain(settings)
     stopped = replace(settings, out=tmp_path / "stopped")
     train_epoch, epochs = pretraining._Trainer._train_epoch, []
