@@ -156,7 +156,7 @@ def test_a_student_learns_to_tell_the_features_of_its_teacher(settings, tmp_path
     measure = pretraining.direction_loss
 
     def watched(told, truth):
-        assert len(told) == len(truth) == settings.batch_size, "upright images only"
+        assert len(told) == len(truth) == settings.batch_size
         loss = measure(told, truth)
         losses.append(float(loss.detach()))
         return loss
@@ -166,6 +166,25 @@ def test_a_student_learns_to_tell_the_features_of_its_teacher(settings, tmp_path
         pretrain(student)
     assert sum(losses[-10:]) / 10 < losses[0] / 2
     assert all(name.startswith("backbone.") for name in weights(student.out))
+
+
+def test_teacher_features_are_told_of_upright_images(settings, tmp_path, monkeypatch):
+    pretrain(settings)
+    turn, measure = pretraining.four_rotations, pretraining.direction_loss
+
+    def blank_when_turned(images):
+        views = turn(images)
+        views[len(images) :] = 0
+        return views
+
+    def watched(told, truth):
+        assert not torch.allclose(told, told[:1]), "images that are blank are told alike"
+        return measure(told, truth)
+
+    monkeypatch.setattr(pretraining, "four_rotations", blank_when_turned)
+    monkeypatch.setattr(pretraining, "direction_loss", watched)
+    student = replace(settings, teacher=settings.out, teacher_features=1.0, epochs=1)
+    pretrain(replace(student, out=tmp_path / "student"))
 
 
 def test_teacher_features_are_mixed_as_their_images_are(settings, tmp_path, monkeypatch):

@@ -53,7 +53,9 @@ from unicorn_maml.training.statistics import match_statistics
 
 __all__ = ["TrainResult", "meta_train"]
 
-_MATCHED_IMAGES = 1280  # moments of so many differ little from those of all
+# Of the pre-trained ConvNet-4, moments of so many are within 1% (means, in deviations) and 3%
+# (variances) of those of ten times as many others; pre-training's own are 17% and 28% away.
+_MATCHED_IMAGES = 1280
 _IMAGES_AT_ONCE = 128
 _SECONDS_BETWEEN = 60.0  # of epochs that are lost at most, if more than one, by an interrupt
 
