@@ -23,7 +23,8 @@ from unicorn_maml.evaluation.results import evaluate
 from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.sealed import read_sealed, read_tensors, write_sealed, write_tensors
 from unicorn_maml.settings import EvaluateSettings, TrainSettings, to_json
-from unicorn_maml.training import checkpoint
+from unicorn_maml.training import checkpoint, meta_step
+from unicorn_maml.training import meta_train as training
 from unicorn_maml.training.checkpoint import (
     export_checkpoint,
     load_checkpoint,
@@ -98,8 +99,8 @@ def test_the_validation_accuracy_of_the_best_checkpoint_can_be_measured_again(
 
 @pytest.mark.parametrize(
     "options",
-    [{"outer_optimizer": "sgd"}, {"outer_optimizer": "adam"}, {"augment": True}],
-    ids=["sgd", "adam", "augment"],
+    [{"outer_optimizer": "sgd"}, {"outer_optimizer": "adam"}, {"augment": True}, {"average": 0.8}],
+    ids=["sgd", "adam", "augment", "average"],
 )
 def test_a_resumed_run_ends_with_the_same_weights(settings, tmp_path, options):
     settings = replace(settings, **options)
@@ -119,6 +120,39 @@ def test_a_resumed_run_ends_with_the_same_weights(settings, tmp_path, options):
     logs = [(out / "log.jsonl").read_text().splitlines() for out in (settings.out, interrupted.out)]
     losses = [[json.loads(line)["loss"] for line in log] for log in logs]
     assert losses[0] == losses[1]
+
+
+def test_what_is_kept_is_the_average_of_the_weights_that_training_without_one_goes_through(
+    settings, tmp_path, monkeypatch
+):
+    seen = []
+
+    def note(method):
+        seen.append({name: value.double() for name, value in method.state_dict().items()})
+
+    def watched(function):
+        def watch(method, other):
+            result = function(method, other)
+            note(method)
+            return result
+
+        return watch
+
+    for module, name in ((training, "build_optimizer"), (meta_step, "absorb_statistics")):
+        monkeypatch.setattr(module, name, watched(getattr(module, name)))
+    meta_train(settings)
+    plain = seen.copy()
+    seen.clear()
+    averaged = replace(settings, out=tmp_path / "averaged", average=0.7)
+    meta_train(averaged)
+    assert len(plain) == len(seen) == 1 + 12
+    for before, after in zip(plain, seen, strict=True):
+        assert_same(before, after)
+    for name, value in weights(averaged.out / "last").items():
+        average = plain[0][name]
+        for later in plain[1:]:
+            average = 0.7 * average + 0.3 * later[name]
+        torch.testing.assert_close(value.double(), average, rtol=1e-5, atol=1e-6)
 
 
 def test_a_run_may_be_continued_where_nothing_compiles(settings):

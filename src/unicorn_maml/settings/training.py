@@ -113,6 +113,9 @@ class TrainSettings:
         float | None, "factor of each drop  [default: 0.5 for convnet4, 0.1 for resnet12]"
     ] = None
     temperature: Annotated[float, "divides the query logits in the outer loss"] = 0.5
+    average: Annotated[
+        float, "keep a running average of the weights, this part of it old in each update (0: off)"
+    ] = 0.0
     validation_tasks: Annotated[int, "meta-validation tasks"] = 200
     validate_every: Annotated[int, "epochs between validations"] = 1
     patience: Annotated[int, "stop after this many epochs without a better one (0: never)"] = 0
@@ -131,7 +134,7 @@ class TrainSettings:
         counts += ["decay_every", "validation_tasks", "validate_every"]
         check_numbers(self, at_least=dict.fromkeys(counts, 1))
         check_numbers(self, at_least={"way": 2, "patience": 0, "seed": 0, "weight_decay": 0})
-        check_shares(self, "momentum", "sum_slope")
+        check_shares(self, "momentum", "sum_slope", "average")
         check_positive(self, "outer_lr", "decay", "temperature", "head_lr_multiplier")
         require(
             self.tasks_per_epoch % self.task_batch == 0,

@@ -7,6 +7,7 @@ drop layers that act, only where one task makes an update: the cores of a CPU dr
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from unicorn_maml.methods.scoring import iterate_accuracies
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import PretrainSettings, TrainSettings
 from unicorn_maml.training.augmentation import augment
+from unicorn_maml.training.average import RunningAverage
 from unicorn_maml.training.checkpoint import (
     Checkpoint,
     load_begun,
@@ -147,12 +149,18 @@ class _Trainer:
         self.settings, self.method = settings, method
         self.run, self.base, self.validation = run, base, validation
         self.optimizer = build_optimizer(method, settings)
+        # What is judged and kept, if not the weights themselves.
+        self.average = RunningAverage(method, settings.average) if settings.average > 0 else None
 
     def restore(self, begun: Checkpoint) -> None:
         """Take over what the last saved epoch left."""
         with refusing_nonsense(self.run.last):
-            self.method.load_state_dict(begun.weights)
-            restore_optimizer(self.optimizer, load_training_state(self.run.last))
+            state = load_training_state(self.run.last)
+            own = {name: state.pop(name) for name in list(state) if not name[0].isdigit()}
+            self.method.load_state_dict({**begun.weights, **own})
+            restore_optimizer(self.optimizer, state)
+            if self.average:
+                self.average.restore(begun.weights)
 
     def train(self, on_progress: OnProgress | None) -> TrainResult:
         settings, run = self.settings, self.run
@@ -164,14 +172,16 @@ class _Trainer:
             with drawing_from(epoch_seed(settings.seed, epoch), self.base.device):
                 entry = self._train_epoch(epoch, on_progress)
             judged = epoch % settings.validate_every == 0 or epoch == settings.epochs
-            if judged:
-                entry |= self._validate()
-            entry["seconds"] = time.perf_counter() - started
-            if judged or time.perf_counter() - saved_at >= _SECONDS_BETWEEN:
-                run.save(entry, self.method, optimizer_state(self.optimizer))
-                saved_at = time.perf_counter()
-            else:
-                run.log(entry)
+            # While it is lent the average, the network's own weights are for resuming alone.
+            with self.average.kept() if self.average else nullcontext({}) as own:
+                if judged:
+                    entry |= self._validate()
+                entry["seconds"] = time.perf_counter() - started
+                if judged or time.perf_counter() - saved_at >= _SECONDS_BETWEEN:
+                    run.save(entry, self.method, {**optimizer_state(self.optimizer), **own})
+                    saved_at = time.perf_counter()
+                else:
+                    run.log(entry)
         result = TrainResult(
             folder=run.folder,
             epochs=run.epoch,
@@ -201,6 +211,7 @@ class _Trainer:
             self.optimizer,
             (self.base.load(range(i, i + settings.task_batch)) for i in firsts),
             temperature=settings.temperature,
+            after_update=self.average.update if self.average else lambda: None,
         )
         for first, step in zip(firsts, updates, strict=True):
             done = first + settings.task_batch

@@ -31,6 +31,7 @@ from unicorn_maml.models.flops import forward_flops
 from unicorn_maml.progress import OnProgress
 from unicorn_maml.settings import Distance, PretrainSettings
 from unicorn_maml.training.augmentation import augment, four_rotations
+from unicorn_maml.training.average import move_towards
 from unicorn_maml.training.checkpoint import (
     Checkpoint,
     load_begun,
@@ -279,7 +280,8 @@ class _Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         if self.averaged is not self.model.backbone:
-            _move_towards(self.averaged, self.model.backbone, 1 - settings.average)
+            now, share = self.model.backbone.state_dict(), 1 - settings.average
+            move_towards(self.averaged.state_dict(), now, share)
         return loss.detach(), (logits.argmax(1) == labels).float().mean()
 
     @torch.no_grad()
@@ -316,17 +318,6 @@ class _Trainer:
             if averages or not name.startswith("backbone.")
         }
         return {**optimizer_state(self.optimizer), **rest}
-
-
-@torch.no_grad()
-def _move_towards(average: nn.Module, network: nn.Module, share: float) -> None:
-    """Move weights and running averages by a share of their distance; take over counters."""
-    pairs = list(zip(average.state_dict().values(), network.state_dict().values(), strict=True))
-    moving = [pair for pair in pairs if pair[0].is_floating_point()]
-    torch._foreach_lerp_([old for old, _ in moving], [new for _, new in moving], share)
-    for old, new in pairs:
-        if not old.is_floating_point():
-            old.copy_(new)
 
 
 _DISTANCES: tuple[Distance, Distance] = ("cosine", "euclidean")
