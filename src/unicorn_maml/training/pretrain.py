@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from unicorn_maml.data.batches import normaliser
 from unicorn_maml.data.sources import open_store
