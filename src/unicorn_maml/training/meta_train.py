@@ -7,7 +7,7 @@ drop layers that act, only where one task makes an update: the cores of a CPU dr
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -172,8 +172,7 @@ class _Trainer:
             with drawing_from(epoch_seed(settings.seed, epoch), self.base.device):
                 entry = self._train_epoch(epoch, on_progress)
             judged = epoch % settings.validate_every == 0 or epoch == settings.epochs
-            # While it is lent the average, the network's own weights are for resuming alone.
-            with self.average.kept() if self.average else nullcontext({}) as own:
+            with self._kept_weights() as own:
                 if judged:
                     entry |= self._validate()
                 entry["seconds"] = time.perf_counter() - started
@@ -192,6 +191,18 @@ class _Trainer:
         )
         run.finish({**vars(result), "device": describe_device(self.base.device)})
         return result
+
+    @contextmanager
+    def _kept_weights(self) -> Iterator[dict[str, Tensor]]:
+        """Put what is kept in place; yields what only resuming needs then: the weights themselves.
+
+        Without an average they are kept, so nothing is needed.
+        """
+        if self.average:
+            with self.average.kept() as own:
+                yield own
+        else:
+            yield {}
 
     def _out_of_patience(self, epoch: int) -> bool:
         """Only a validation ends a run: which other epochs are saved is a matter of speed."""
