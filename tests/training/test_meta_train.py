@@ -79,9 +79,11 @@ def test_a_run_leaves_config_log_checkpoints_and_result(settings):
     assert list(folder.glob("events.out.tfevents.*"))
 
 
+@pytest.mark.parametrize("average", [0.0, 0.9])
 def test_the_validation_accuracy_of_the_best_checkpoint_can_be_measured_again(
-    settings, small_store
+    settings, small_store, average
 ):
+    settings = replace(settings, average=average, validation_tasks=40)
     result = meta_train(settings)
     checkpoint = load_checkpoint(settings.out)
     sampler = TaskSampler(small_store, "validation", way=3, shot=1, query=3, seed=0)
@@ -92,7 +94,7 @@ def test_the_validation_accuracy_of_the_best_checkpoint_can_be_measured_again(
         device=torch.device("cpu"),
     )
     scores = torch.cat(
-        [torch.from_numpy(s) for s in iterate_accuracies(checkpoint.method(), loader, range(6))]
+        [torch.from_numpy(s) for s in iterate_accuracies(checkpoint.method(), loader, range(40))]
     )
     assert scores.mean().item() == pytest.approx(result.validation_accuracy)
 

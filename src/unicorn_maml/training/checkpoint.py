@@ -245,7 +245,7 @@ def refusing_nonsense(folder: Path) -> Iterator[None]:
 
 
 def load_training_state(folder: Path) -> dict[str, Tensor]:
-    """Load what only resuming needs: the optimiser's state."""
+    """Load what only resuming needs: the optimiser's state, and weights that are not those kept."""
     return _read(folder, _STATE, _read_description(folder))
 
 

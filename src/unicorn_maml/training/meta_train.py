@@ -157,7 +157,7 @@ class _Trainer:
         with refusing_nonsense(self.run.last):
             state = load_training_state(self.run.last)
             own = {name: state.pop(name) for name in list(state) if not name[0].isdigit()}
-            self.method.load_state_dict({**begun.weights, **own})
+            self.method.load_state_dict(own or begun.weights)
             restore_optimizer(self.optimizer, state)
             if self.average:
                 self.average.restore(begun.weights)
