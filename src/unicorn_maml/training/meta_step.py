@@ -79,7 +79,7 @@ def make_updates(
     *,
     temperature: float,
     add_gradient: Callable[..., MetaStep] = add_meta_gradient,
-    after_update: Callable[[], None] = lambda: None,
+    after_update: Callable[[], None] | None = None,
 ) -> Iterator[MetaStep]:
     """Update the parameters once for every batch, and yield what the updates saw.
 
@@ -93,7 +93,8 @@ def make_updates(
         norm = norm_of([value.grad for value in method.head.parameters()])
         optimizer.step()
         absorb_statistics(method, step)
-        after_update()
+        if after_update:
+            after_update()
         if before:
             yield _checked(method, before)
         before = replace(step, head_gradient_norm=norm)

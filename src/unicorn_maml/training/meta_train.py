@@ -222,7 +222,7 @@ class _Trainer:
             self.optimizer,
             (self.base.load(range(i, i + settings.task_batch)) for i in firsts),
             temperature=settings.temperature,
-            after_update=self.average.update if self.average else lambda: None,
+            after_update=self.average.update if self.average else None,
         )
         for first, step in zip(firsts, updates, strict=True):
             done = first + settings.task_batch
